@@ -1,0 +1,57 @@
+// A key: an ordered list of (tag, value) fields, written down in full and digested.
+// The cache does not know what the fields mean.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/result.h"
+
+namespace laya::cache {
+
+/// XXH3-128 in canonical (big-endian) byte order. Finds a row; never taken for identity.
+struct Digest {
+  std::array<uint8_t, 16> bytes{};
+
+  /// 32 lower-case hexadecimal digits.
+  std::string hex() const;
+  bool operator==(const Digest&) const = default;
+};
+
+Digest digest_of(std::string_view bytes);
+
+/// XXH3-64, for checksums.
+uint64_t checksum_of(std::string_view bytes);
+
+/// The identity of an artifact. `text` is compared in full on every disk hit.
+struct Key {
+  Digest digest;     ///< digest_of(text)
+  std::string text;  ///< the serialised fields, see KeyBuilder
+};
+
+struct KeyField {
+  std::string tag;
+  std::string value;
+  bool operator==(const KeyField&) const = default;
+};
+
+/// Serialises fields as `tag:length:value\n`, so that no two different lists share a text: values
+/// are length-prefixed bytes and may hold anything; tags are `[a-z0-9._-]+`.
+/// Fields are kept in the order of the calls.
+class KeyBuilder {
+ public:
+  KeyBuilder& field(std::string_view tag, std::string_view value);
+  KeyBuilder& field(std::string_view tag, int64_t value);
+  Key finish() &&;
+
+ private:
+  std::string text_;
+};
+
+/// The inverse of KeyBuilder. kBadInput if `text` is not what KeyBuilder writes.
+Result<std::vector<KeyField>> parse_key(std::string_view text);
+
+}  // namespace laya::cache

@@ -1,0 +1,105 @@
+// The artifact store: bytes in, bytes out, in one SQLite file under one directory.
+//
+// A store problem is never the caller's problem: opening always yields a Store, find() turns every
+// fault into a miss and put() into "not stored"; each is counted and the first of a kind is logged.
+// The store knows nothing of kernels, compilers or models: it compares strings.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/key.h"
+#include "cache/log.h"
+#include "cache/result.h"
+
+namespace laya::cache {
+
+struct StoreOptions {
+  std::filesystem::path directory;             ///< where the database lives; empty: keep nothing
+  int64_t max_bytes = int64_t{2} << 30;        ///< size cap in bytes; least recently used goes first
+  std::chrono::milliseconds busy_timeout{250}; ///< how long a call waits for another process's lock
+  LogFn log;
+};
+
+/// What is stored under a key, once per producer.
+struct Record {
+  std::string producer;  ///< identity of what made the artifact (a compiler's build id); compared only
+  std::string artifact;  ///< the bytes
+  std::string metadata;  ///< small text beside the artifact; the store does not read it
+};
+
+/// Counters of one Store since it was opened.
+struct StoreStats {
+  int64_t hits = 0;
+  int64_t misses = 0;   ///< every find() that returned nothing, whatever the reason
+  int64_t stores = 0;   ///< records written
+  int64_t damaged = 0;  ///< records whose checksum failed, and databases moved aside
+  int64_t busy = 0;     ///< calls given up because another process held the lock
+  int64_t errors = 0;   ///< all other faults: I/O, full disk, read-only
+  int64_t evicted = 0;  ///< records removed to stay under max_bytes
+};
+
+/// One line of `list()`.
+struct EntryInfo {
+  std::string digest;          ///< 32 hexadecimal digits
+  std::string producer;
+  std::string metadata;
+  int64_t artifact_bytes = 0;  ///< size of the artifact as it is handed out
+  int64_t stored_bytes = 0;    ///< bytes that the whole record takes in the database
+  int64_t hits = 0;            ///< as of the last batch of recency updates
+  int64_t created_at = 0;      ///< seconds since 1970, for people only; never decides validity
+  std::vector<KeyField> key;   ///< filled by show() only
+};
+
+enum class StoreMode { kReadWrite, kReadOnly, kMemoryOnly };
+
+/// Thread-safe. Several processes may use one directory at once.
+class Store {
+ public:
+  /// Opens or creates the store. Never fails: without a usable directory the store is read-only or
+  /// keeps nothing, and says why in `reason()` and one warning.
+  static std::unique_ptr<Store> open(StoreOptions options);
+
+  virtual ~Store() = default;
+
+  /// The record for `key` made by `producer`, or, where `producer` is empty, the newest one by
+  /// anyone. The key text and a checksum over the whole record are verified.
+  virtual std::optional<Record> find(const Key& key, std::string_view producer) = 0;
+
+  /// Stores or replaces one record in one short transaction. False: not stored (and counted).
+  virtual bool put(const Key& key, const Record& record) = 0;
+
+  /// Removes a record that turned out to be unusable; an absent one is fine.
+  virtual void drop(const Key& key, std::string_view producer) = 0;
+
+  /// Writes pending recency and hit counts. Also done in batches and on destruction.
+  virtual void flush() = 0;
+
+  // --- Maintenance. These report their errors (kStoreError, kBadInput), since a person asked. ---
+
+  /// All records, most recently used first.
+  virtual Result<std::vector<EntryInfo>> list() = 0;
+  /// Every record whose digest begins with `digest_prefix` (at least 4 hexadecimal digits), with
+  /// its key fields.
+  virtual Result<std::vector<EntryInfo>> show(std::string_view digest_prefix) = 0;
+  /// Checks every record; returns the digests of damaged ones, which are removed if `repair`.
+  virtual Result<std::vector<std::string>> verify(bool repair) = 0;
+  /// Removes every record; returns how many there were.
+  virtual Result<int64_t> clear() = 0;
+  /// Bytes of all records, as counted against max_bytes; 0 where nothing is kept.
+  virtual Result<int64_t> stored_bytes() = 0;
+
+  virtual StoreStats stats() const = 0;
+  virtual StoreMode mode() const = 0;
+  /// Why the mode is not kReadWrite; empty if it is.
+  virtual const std::string& reason() const = 0;
+  virtual const StoreOptions& options() const = 0;
+};
+
+}  // namespace laya::cache

@@ -1,0 +1,20 @@
+# Writes OUT: a table of (path, text) of the files TEXTS below ROOT, as C++ raw string literals.
+# The table is declared in jit/template_library.cpp, its only reader.
+set(body "// Made by cmake/EmbedTemplates.cmake; do not edit.\n#include <string_view>\n\n")
+string(APPEND body "namespace laya::jit {\n\nstruct EmbeddedTemplate {\n")
+string(APPEND body "  std::string_view path;\n  std::string_view text;\n};\n\n")
+string(APPEND body "extern const EmbeddedTemplate kEmbeddedTemplates[] = {\n")
+set(count 0)
+foreach(text ${TEXTS})
+  file(READ ${ROOT}/${text} content)
+  # A raw string literal may be 65,536 bytes long at least; ours stay well below.
+  string(LENGTH "${content}" length)
+  if(length GREATER 60000)
+    message(FATAL_ERROR "template ${text} is too long to embed (${length} bytes)")
+  endif()
+  string(APPEND body "    {\"${text}\", R\"~~laya~~(${content})~~laya~~\"},\n")
+  math(EXPR count "${count} + 1")
+endforeach()
+string(APPEND body "    {\"\", \"\"}};\nextern const int kEmbeddedTemplateCount = ${count};\n\n")
+string(APPEND body "}  // namespace laya::jit\n")
+file(WRITE ${OUT} "${body}")

@@ -1,0 +1,11 @@
+# The flags that every target of this project is built with.
+function(laya_target target)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/laya>)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+                                           -Wno-sign-conversion)
+  if(LAYA_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${LAYA_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${LAYA_SANITIZE})
+  endif()
+endfunction()

@@ -1,0 +1,46 @@
+// Every option of the engine, and the one place that reads the environment.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/log.h"
+#include "cache/result.h"
+
+namespace laya::jit {
+
+enum class JitMode {
+  kAuto,   ///< compile what the cache does not hold
+  kNever,  ///< a miss is an error (kNotCached) that says what differs
+};
+
+struct Options {
+  std::filesystem::path cache_dir;                    ///< empty: keep nothing on disk
+  std::vector<std::filesystem::path> cache_layers;    ///< read-only caches, searched after cache_dir
+  int64_t cache_max_bytes = int64_t{2} << 30;         ///< bytes
+  JitMode jit = JitMode::kAuto;
+  int jobs = 0;                                       ///< compile threads; 0: one per core
+  std::filesystem::path template_dir;                 ///< empty: the built-in templates
+  std::vector<std::filesystem::path> include_dirs;    ///< for `#include <...>` of an app's templates
+  LogLevel log_level = LogLevel::kWarning;            ///< what reaches `log`
+  LogFn log;
+};
+
+/// The defaults, changed by what the environment says (see option_table()).
+/// kBadInput names the variable, its value and what is allowed.
+Result<Options> options_from_environment();
+
+/// One row of the table of options; README's table is tested against it.
+struct OptionInfo {
+  const char* variable;       ///< "LAYA_CACHE_DIR"
+  const char* type;           ///< "path", "bytes", ...
+  const char* default_value;  ///< for people
+  const char* meaning;
+};
+std::span<const OptionInfo> option_table();
+
+}  // namespace laya::jit

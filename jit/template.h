@@ -1,0 +1,72 @@
+// A kernel template: a source text whose first lines, each beginning with `//!`, declare what it
+// needs. The declaration is documentation for people and a contract that is checked:
+//
+//   //! entry  gemm                                 name of the function to launch
+//   //! param  T    word  bf16 fp16 fp32            element type of a, w and out
+//   //! param  N    int   8..1048576 step 8         columns of out
+//   //! arg    a    ptr                             [rows, K] T
+//   //! arg    rows i32                             rows of a and out; may be 0
+//
+// Whatever follows the last declared item of such a line is a comment. Argument kinds: ptr, i32,
+// u32, i64, u64, f32, f64.
+//
+// Expanding writes the parameters as constants in front of the text:
+//   int N = 768      ->  constexpr int N = 768;           (long long where it does not fit)
+//   word ACT = gelu  ->  constexpr int ACT_none = 0; ... constexpr int ACT = ACT_gelu;
+//   word T = bf16    ->  using T = bf16;   where every allowed word is one of fp32, bf16, fp16;
+//                        `#include "types.cuh"` (CPU: "types.h") comes first and defines those, and
+//                        `constexpr int T_BYTES = 2;` follows.
+// CUDA entries are `extern "C" __global__ void entry(args...)`. A CPU entry is
+// `extern "C" void entry(args..., Block block)`, called once for each block of the grid; expanding
+// appends the function that unpacks the argument array for it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/result.h"
+#include "jit/kernel_spec.h"
+
+namespace laya::jit {
+
+enum class ArgKind : uint8_t { kPointer, kI32, kU32, kI64, kU64, kF32, kF64 };
+
+/// Size of an argument in bytes: 8 for a pointer.
+int size_of(ArgKind kind);
+/// As written after `//! arg name`.
+const char* to_string(ArgKind kind);
+
+struct ArgDecl {
+  std::string name;
+  ArgKind kind;
+  bool operator==(const ArgDecl&) const = default;
+};
+using Signature = std::vector<ArgDecl>;
+
+struct ParamDecl {
+  std::string name;
+  bool is_int = false;
+  int64_t min = 0, max = 0, step = 1;  ///< of an int: min..max, a multiple of step
+  std::vector<std::string> words;      ///< of a word
+  bool is_dtype() const;               ///< a word that only admits fp32, bf16, fp16
+};
+
+struct Template {
+  std::string name;  ///< file name without folder and extension
+  Backend backend;
+  std::string entry;
+  std::vector<ParamDecl> params;
+  Signature signature;
+  std::string text;
+};
+
+/// Reads the declaration. kBadSpec names the template, the line and what is wrong with it.
+Result<Template> parse_template(std::string name, Backend backend, std::string text);
+
+/// The source to compile for `spec`: constants, then `#line 1 "name.cu"`, then the text.
+/// kBadSpec names an unknown, missing or illegal parameter together with what is allowed.
+Result<std::string> expand(const Template& source, const KernelSpec& spec);
+
+}  // namespace laya::jit

@@ -1,0 +1,38 @@
+// An operation of the model: the kernels that can do it and how each is launched, as plain data.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "jit/kernel.h"
+#include "jit/kernel_spec.h"
+
+namespace laya::model {
+
+/// The launch rule of a kernel whose grid depends on nothing but the number of rows.
+struct LaunchRule {
+  int64_t rows_per_block = 1;    ///< rows that one block (one group of blocks) works on
+  int64_t blocks_per_group = 1;  ///< blocks that share those rows: column tiles, or heads
+  uint32_t threads = 1;          ///< per block; 1 on the CPU
+  uint32_t dynamic_shared_bytes = 0;
+
+  /// grid.x = ceil(rows / rows_per_block) * blocks_per_group; empty for 0 rows.
+  jit::LaunchShape shape(int64_t rows) const;
+};
+
+/// One kernel able to do an operation.
+struct Variant {
+  int64_t max_rows;  ///< use it up to this many rows; INT64_MAX in the last variant
+  jit::KernelSpec spec;
+  LaunchRule rule;
+};
+
+/// Variants in ascending order of max_rows; never empty. All variants of an operation compute every
+/// output in the same order of additions, so that a row's result does not depend on the choice.
+struct Op {
+  std::vector<Variant> variants;
+
+  const Variant& choose(int64_t rows) const;
+};
+
+}  // namespace laya::model

@@ -1,0 +1,104 @@
+#include "model/ops.h"
+
+#include "model/tiles.h"
+
+namespace laya::model {
+namespace {
+
+const char* yes_no(bool value) { return value ? "yes" : "no"; }
+
+const char* to_word(Activation act) {
+  switch (act) {
+    case Activation::kNone: return "none";
+    case Activation::kRelu: return "relu";
+    case Activation::kGelu: return "gelu";
+  }
+  return "none";
+}
+
+Op with_tiles(const jit::KernelSpec& base) {
+  const bool is_cuda = base.target().backend == jit::Backend::kCuda;
+  Op op;
+  for (const Tile& tile : is_cuda ? cuda_tiles(base) : cpu_tiles(base)) {
+    jit::KernelSpec spec = base;
+    for (const jit::Param& param : tile.params) {
+      std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
+    }
+    op.variants.push_back({tile.max_rows, std::move(spec), tile.rule});
+  }
+  return op;
+}
+
+}  // namespace
+
+Op embed_norm_op(const jit::Target& target, DType table, DType out, int64_t hidden) {
+  return with_tiles(jit::KernelSpec("embed_norm", target)
+                        .set("E", to_string(table))
+                        .set("T", to_string(out))
+                        .set("D", hidden));
+}
+
+Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool bias,
+           Activation act) {
+  return with_tiles(jit::KernelSpec("gemm", target)
+                        .set("T", to_string(dtype))
+                        .set("N", n)
+                        .set("K", k)
+                        .set("BIAS", yes_no(bias))
+                        .set("ACT", to_word(act)));
+}
+
+Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k) {
+  return with_tiles(
+      jit::KernelSpec("gemm_geglu", target).set("T", to_string(dtype)).set("N", n).set("K", k));
+}
+
+Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden, bool delta_add,
+               bool bias) {
+  return with_tiles(jit::KernelSpec("add_norm", target)
+                        .set("T", to_string(dtype))
+                        .set("O", to_string(out))
+                        .set("D", hidden)
+                        .set("DELTA", yes_no(delta_add))
+                        .set("BIAS", yes_no(bias)));
+}
+
+Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden) {
+  return with_tiles(
+      jit::KernelSpec("final_norm", target).set("T", to_string(dtype)).set("D", hidden));
+}
+
+Op rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim) {
+  return with_tiles(jit::KernelSpec("rope", target)
+                        .set("T", to_string(dtype))
+                        .set("HEADS", heads)
+                        .set("HEAD_DIM", head_dim));
+}
+
+Op attention_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim,
+                int64_t window) {
+  return with_tiles(jit::KernelSpec("attention", target)
+                        .set("T", to_string(dtype))
+                        .set("HEADS", heads)
+                        .set("HEAD_DIM", head_dim)
+                        .set("WINDOW", window));
+}
+
+Op gather_rows_op(const jit::Target& target, DType dtype, int64_t hidden) {
+  return with_tiles(
+      jit::KernelSpec("gather_rows", target).set("T", to_string(dtype)).set("D", hidden));
+}
+
+Op score_op(const jit::Target& target, int64_t hidden) {
+  return with_tiles(jit::KernelSpec("score", target).set("D", hidden));
+}
+
+Op action_head_op(const jit::Target& target, int64_t hidden, int64_t hidden_units,
+                  int64_t actions) {
+  return with_tiles(jit::KernelSpec("action_head", target)
+                        .set("D", hidden)
+                        .set("UNITS", hidden_units)
+                        .set("ACTIONS", actions));
+}
+
+}  // namespace laya::model

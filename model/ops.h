@@ -1,0 +1,56 @@
+// The operations of the model as kernel specs: one function per template in templates/{cuda,cpu}.
+// Pure functions of shapes, dtypes and target. The templates document the arguments.
+#pragma once
+
+#include <cstdint>
+
+#include "jit/target.h"
+#include "model/dtype.h"
+#include "model/op.h"
+
+namespace laya::model {
+
+enum class Activation : uint8_t { kNone, kRelu, kGelu };  // gelu: exact, with erf
+
+/// x = LN(table[ids]) * weight in fp32; a = x in `out`. `table` is the dtype of the embedding table.
+Op embed_norm_op(const jit::Target& target, DType table, DType out, int64_t hidden);
+
+/// out = act(a * w^T + bias); a, w and out in `dtype`, bias in fp32, accumulated in fp32.
+Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool bias, Activation act);
+
+/// out = gelu(a * u^T) * (a * g^T) with w = [u; g]; out has n columns, w has 2n rows.
+Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k);
+
+/// x += delta (if `delta_add`); out = LN(x) * weight (+ bias). x in fp32, delta in `dtype`.
+Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden, bool delta_add,
+               bool bias);
+
+/// x = LN(x + delta) * weight + type_table[type]; out = LN(x) * norm_weight + norm_bias.
+Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden);
+
+/// Rotates q and k of packed qkv in place (rotate-half).
+Op rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim);
+
+/// Bidirectional attention over packed sequences; `window` 0: full, else only keys with
+/// |i - j| <= window. Launched over tiles of rule.rows_per_block queries of one sequence each:
+/// pass rows = rows_per_block * number of tiles to LaunchRule::shape().
+Op attention_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim,
+                int64_t window);
+
+/// Copies chosen rows of an activation (`dtype`) and of the residual stream (fp32).
+Op gather_rows_op(const jit::Target& target, DType dtype, int64_t hidden);
+
+/// logits = h * weight + bias, one dot product per row, all fp32.
+Op score_op(const jit::Target& target, int64_t hidden);
+
+/// Confidence features of each row's option logits and the action head on top, all fp32.
+Op action_head_op(const jit::Target& target, int64_t hidden, int64_t hidden_units, int64_t actions);
+
+/// CPU only: rewrites a weight [n, k] into the panel layout that the CPU's gemm reads; `geglu`: a
+/// weight [2n, k] of gemm_geglu. Launched over n rows.
+Op pack_weight_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool geglu);
+/// Elements of the packed weight: n (geglu: 2n) rounded up to whole panels, times k.
+int64_t packed_weight_size(const jit::Target& target, DType dtype, int64_t n, int64_t k,
+                           bool geglu);
+
+}  // namespace laya::model
