@@ -41,7 +41,9 @@ class KernelSpec {
   bool operator==(const KernelSpec& other) const;
 
  private:
+  friend Result<KernelSpec> parse_kernel_spec(std::string_view text);
   KernelSpec& set_value(std::string_view name, ParamValue value);
+  void update_hash();
 
   std::string template_name_;
   Target target_;

@@ -1,5 +1,5 @@
-// A kernel template: a source text whose first lines, each beginning with `//!`, declare what it
-// needs. The declaration is documentation for people and a contract that is checked:
+// A kernel template: a source text in which the lines that begin with `//!` declare what it needs.
+// The declaration is documentation for people and a contract that is checked:
 //
 //   //! entry  gemm                                 name of the function to launch
 //   //! param  T    word  bf16 fp16 fp32            element type of a, w and out
@@ -7,8 +7,8 @@
 //   //! arg    a    ptr                             [rows, K] T
 //   //! arg    rows i32                             rows of a and out; may be 0
 //
-// Whatever follows the last declared item of such a line is a comment. Argument kinds: ptr, i32,
-// u32, i64, u64, f32, f64.
+// Two or more spaces end the list of words (which single spaces separate); what follows the last
+// item of a line is a comment. Argument kinds: ptr, i32, u32, i64, u64, f32, f64.
 //
 // Expanding writes the parameters as constants in front of the text:
 //   int N = 768      ->  constexpr int N = 768;           (long long where it does not fit)
@@ -17,8 +17,9 @@
 //                        `#include "types.cuh"` (CPU: "types.h") comes first and defines those, and
 //                        `constexpr int T_BYTES = 2;` follows.
 // CUDA entries are `extern "C" __global__ void entry(args...)`. A CPU entry is
-// `extern "C" void entry(args..., Block block)`, called once for each block of the grid; expanding
-// appends the function that unpacks the argument array for it.
+// `extern "C" void entry(args..., Block block)`, called once for each block of the grid; its text
+// always begins with `#include "types.h"`, which defines Block, and expanding appends the function
+// `laya_launch(void* const* args, const Block* block)` that unpacks the arguments for it.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,41 @@
+#include "jit/kernel.h"
+
+namespace laya::jit {
+namespace {
+
+constexpr size_t kMaxArgs = 64;
+
+tl::unexpected<Error> bad_args(const Kernel& kernel, std::string what) {
+  return fail(ErrorKind::kBadInput, "launch of " + kernel.name() + ": " + std::move(what));
+}
+
+}  // namespace
+
+Result<void> Kernel::launch_args(Stream& stream, const LaunchShape& shape,
+                                 std::span<const ArgRef> args) const {
+  if (args.size() != signature_.size() || args.size() > kMaxArgs) {
+    return bad_args(*this, std::to_string(args.size()) + " arguments given, " +
+                               std::to_string(signature_.size()) + " expected");
+  }
+  void* values[kMaxArgs];
+  for (size_t i = 0; i < args.size(); ++i) {
+    const ArgDecl& decl = signature_[i];
+    if (args[i].bytes != static_cast<uint32_t>(size_of(decl.kind))) {
+      return bad_args(*this, "argument " + std::to_string(i) + " ('" + decl.name + "') has " +
+                                 std::to_string(args[i].bytes) + " bytes, " +
+                                 to_string(decl.kind) + " has " +
+                                 std::to_string(size_of(decl.kind)));
+    }
+    values[i] = const_cast<void*>(args[i].value);
+  }
+  const int64_t threads =
+      int64_t{shape.block.x} * int64_t{shape.block.y} * int64_t{shape.block.z};
+  if (threads == 0 || (attributes_.max_threads > 0 && threads > attributes_.max_threads)) {
+    return bad_args(*this, "a block of " + std::to_string(threads) + " threads, 1 to " +
+                               std::to_string(attributes_.max_threads) + " are possible");
+  }
+  if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return {};
+  return do_launch(stream, shape, values);
+}
+
+}  // namespace laya::jit

@@ -1,0 +1,282 @@
+#include "jit/template.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+namespace laya::jit {
+namespace {
+
+struct KindName {
+  ArgKind kind;
+  const char* name;
+  int bytes;
+};
+constexpr KindName kKinds[] = {
+    {ArgKind::kPointer, "ptr", 8}, {ArgKind::kI32, "i32", 4}, {ArgKind::kU32, "u32", 4},
+    {ArgKind::kI64, "i64", 8},     {ArgKind::kU64, "u64", 8}, {ArgKind::kF32, "f32", 4},
+    {ArgKind::kF64, "f64", 8},
+};
+
+const KindName& row_of(ArgKind kind) { return kKinds[static_cast<size_t>(kind)]; }
+
+bool is_identifier(std::string_view text) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !text.empty() && letter(text.front()) &&
+         std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || digit(c); });
+}
+
+std::optional<int64_t> parse_int(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Cuts space-separated items off the front of a line.
+class LineReader {
+ public:
+  explicit LineReader(std::string_view text) : rest_(text) {}
+
+  std::string_view next() {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size()));
+    const std::string_view item = rest_.substr(0, std::min(rest_.find(' '), rest_.size()));
+    rest_.remove_prefix(item.size());
+    return item;
+  }
+  /// True if the next item is one single space away.
+  bool continues() const { return rest_.size() >= 2 && rest_[0] == ' ' && rest_[1] != ' '; }
+
+ private:
+  std::string_view rest_;
+};
+
+class DeclarationParser {
+ public:
+  explicit DeclarationParser(Template& result) : result_(result) {}
+
+  Result<void> line(std::string_view text, int number) {
+    number_ = number;
+    LineReader reader(text);
+    const std::string_view kind = reader.next();
+    if (kind == "entry") return entry(reader);
+    if (kind == "param") return param(reader);
+    if (kind == "arg") return arg(reader);
+    return bad("'" + std::string(kind) + "' is none of entry, param, arg");
+  }
+
+  Result<void> finish() {
+    if (result_.entry.empty()) {
+      return fail(ErrorKind::kBadSpec, "template '" + result_.name + "' has no '//! entry' line");
+    }
+    return {};
+  }
+
+ private:
+  Result<void> entry(LineReader& reader) {
+    if (!result_.entry.empty()) return bad("a second entry");
+    result_.entry = reader.next();
+    if (!is_identifier(result_.entry)) return bad("the entry's name is no identifier");
+    return {};
+  }
+
+  Result<void> param(LineReader& reader) {
+    ParamDecl decl;
+    decl.name = reader.next();
+    if (!is_identifier(decl.name)) return bad("the parameter's name is no identifier");
+    for (const ParamDecl& other : result_.params) {
+      if (other.name == decl.name) return bad("parameter '" + decl.name + "' is declared twice");
+    }
+    const std::string_view type = reader.next();
+    if (type == "int") {
+      LAYA_TRY(int_range(reader, decl));
+    } else if (type == "word") {
+      LAYA_TRY(words(reader, decl));
+    } else {
+      return bad("the type of parameter '" + decl.name + "' is neither int nor word");
+    }
+    result_.params.push_back(std::move(decl));
+    return {};
+  }
+
+  Result<void> int_range(LineReader& reader, ParamDecl& decl) {
+    decl.is_int = true;
+    const std::string_view range = reader.next();
+    const size_t dots = range.find("..");
+    if (dots == std::string_view::npos) return bad("an int needs a range such as 8..4096");
+    const auto min = parse_int(range.substr(0, dots)), max = parse_int(range.substr(dots + 2));
+    if (!min || !max || *min > *max) return bad("'" + std::string(range) + "' is no range");
+    decl.min = *min;
+    decl.max = *max;
+    if (LineReader ahead = reader; ahead.next() == "step") {
+      const auto step = parse_int(ahead.next());
+      if (!step || *step < 1) return bad("step needs a number of at least 1");
+      decl.step = *step;
+    }
+    return {};
+  }
+
+  Result<void> words(LineReader& reader, ParamDecl& decl) {
+    do {
+      const std::string_view word = reader.next();
+      if (!is_identifier(word)) return bad("'" + std::string(word) + "' is no identifier");
+      decl.words.emplace_back(word);
+    } while (reader.continues());
+    return {};
+  }
+
+  Result<void> arg(LineReader& reader) {
+    ArgDecl decl;
+    decl.name = reader.next();
+    if (!is_identifier(decl.name)) return bad("the argument's name is no identifier");
+    const std::string_view kind = reader.next();
+    const auto* row = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                   [&](const KindName& k) { return kind == k.name; });
+    if (row == std::end(kKinds)) {
+      return bad("argument '" + decl.name + "' has kind '" + std::string(kind) +
+                 "', which is none of ptr, i32, u32, i64, u64, f32, f64");
+    }
+    decl.kind = row->kind;
+    result_.signature.push_back(std::move(decl));
+    return {};
+  }
+
+  tl::unexpected<Error> bad(std::string what) const {
+    return fail(ErrorKind::kBadSpec, "template '" + result_.name + "', line " +
+                                         std::to_string(number_) + ": " + std::move(what));
+  }
+
+  Template& result_;
+  int number_ = 0;
+};
+
+std::string allowed(const ParamDecl& decl) {
+  if (decl.is_int) {
+    std::string text = std::to_string(decl.min) + ".." + std::to_string(decl.max);
+    if (decl.step != 1) text += " in steps of " + std::to_string(decl.step);
+    return text;
+  }
+  std::string text;
+  for (const std::string& word : decl.words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+bool accepts(const ParamDecl& decl, const ParamValue& value) {
+  if (const auto* number = std::get_if<int64_t>(&value)) {
+    return decl.is_int && *number >= decl.min && *number <= decl.max && *number % decl.step == 0;
+  }
+  const std::string& word = std::get<std::string>(value);
+  return !decl.is_int && std::find(decl.words.begin(), decl.words.end(), word) != decl.words.end();
+}
+
+Result<void> check_params(const Template& source, const KernelSpec& spec) {
+  const auto bad = [&](const std::string& what) {
+    return fail(ErrorKind::kBadSpec, spec.to_string() + ": " + what);
+  };
+  const auto& given = spec.params();
+  for (const ParamDecl& decl : source.params) {
+    const auto at = std::find_if(given.begin(), given.end(),
+                                 [&](const Param& p) { return p.name == decl.name; });
+    if (at == given.end()) {
+      return bad("parameter " + decl.name + " is missing; allowed: " + allowed(decl));
+    }
+    if (!accepts(decl, at->value)) {
+      return bad("parameter " + decl.name + " has no legal value; allowed: " + allowed(decl));
+    }
+  }
+  for (const Param& param : given) {
+    const bool known = std::any_of(source.params.begin(), source.params.end(),
+                                   [&](const ParamDecl& d) { return d.name == param.name; });
+    if (!known) return bad("template '" + source.name + "' has no parameter " + param.name);
+  }
+  return {};
+}
+
+void append_int(std::string& out, const std::string& name, int64_t value) {
+  const bool fits = value >= std::numeric_limits<int32_t>::min() &&
+                    value <= std::numeric_limits<int32_t>::max();
+  out += std::string("constexpr ") + (fits ? "int " : "long long ") + name + " = " +
+         std::to_string(value) + (fits ? ";\n" : "LL;\n");
+}
+
+void append_constant(std::string& out, const ParamDecl& decl, const ParamValue& value) {
+  if (decl.is_int) return append_int(out, decl.name, std::get<int64_t>(value));
+  const std::string& word = std::get<std::string>(value);
+  if (decl.is_dtype()) {
+    out += "using " + decl.name + " = " + word + ";\n";
+    return append_int(out, decl.name + "_BYTES", word == "fp32" ? 4 : 2);
+  }
+  for (size_t i = 0; i < decl.words.size(); ++i) {
+    append_int(out, decl.name + "_" + decl.words[i], static_cast<int64_t>(i));
+  }
+  out += "constexpr int " + decl.name + " = " + decl.name + "_" + word + ";\n";
+}
+
+/// The function that every CPU kernel is called through, whatever its arguments.
+std::string cpu_launcher(const Template& source) {
+  static constexpr const char* kTypes[] = {"LayaAnyPointer",     "int",   "unsigned", "long long",
+                                           "unsigned long long", "float", "double"};
+  std::string out =
+      "\n#line 1 \"launch\"\nnamespace {\nstruct LayaAnyPointer {\n  void* value;\n"
+      "  template <class U>\n  operator U*() const { return static_cast<U*>(value); }\n};\n}\n"
+      "extern \"C\" void laya_launch(void* const* args, const Block* block) {\n  " +
+      source.entry + "(";
+  for (size_t i = 0; i < source.signature.size(); ++i) {
+    out += std::string("*static_cast<const ") +
+           kTypes[static_cast<size_t>(source.signature[i].kind)] + "*>(args[" + std::to_string(i) +
+           "]), ";
+  }
+  return out + "*block);\n}\n";
+}
+
+}  // namespace
+
+int size_of(ArgKind kind) { return row_of(kind).bytes; }
+const char* to_string(ArgKind kind) { return row_of(kind).name; }
+
+bool ParamDecl::is_dtype() const {
+  return !is_int && std::all_of(words.begin(), words.end(), [](const std::string& word) {
+    return word == "fp32" || word == "bf16" || word == "fp16";
+  });
+}
+
+Result<Template> parse_template(std::string name, Backend backend, std::string text) {
+  Template result{std::move(name), backend, {}, {}, {}, std::move(text)};
+  DeclarationParser parser(result);
+  std::string_view rest = result.text;
+  for (int number = 1; !rest.empty(); ++number) {
+    std::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size()));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.starts_with("//!")) LAYA_TRY(parser.line(line.substr(3), number));
+  }
+  LAYA_TRY(parser.finish());
+  return result;
+}
+
+Result<std::string> expand(const Template& source, const KernelSpec& spec) {
+  LAYA_TRY(check_params(source, spec));
+  const bool is_cpu = source.backend == Backend::kCpu;
+  const bool has_dtype = std::any_of(source.params.begin(), source.params.end(),
+                                     [](const ParamDecl& d) { return d.is_dtype(); });
+  std::string out;
+  if (is_cpu) {
+    out += "#include \"types.h\"\n";
+  } else if (has_dtype) {
+    out += "#include \"types.cuh\"\n";
+  }
+  for (const ParamDecl& decl : source.params) {
+    const auto at = std::find_if(spec.params().begin(), spec.params().end(),
+                                 [&](const Param& p) { return p.name == decl.name; });
+    append_constant(out, decl, at->value);
+  }
+  out += "#line 1 \"" + source.name + (is_cpu ? ".cpp\"\n" : ".cu\"\n") + source.text;
+  if (is_cpu) out += cpu_launcher(source);
+  return out;
+}
+
+}  // namespace laya::jit
