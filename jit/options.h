@@ -19,14 +19,15 @@ enum class JitMode {
 };
 
 struct Options {
-  std::filesystem::path cache_dir;                    ///< empty: keep nothing on disk
-  std::vector<std::filesystem::path> cache_layers;    ///< read-only caches, searched after cache_dir
-  int64_t cache_max_bytes = int64_t{2} << 30;         ///< bytes
+  std::filesystem::path cache_dir;                  ///< empty: keep nothing on disk
+  std::vector<std::filesystem::path> cache_layers;  ///< read-only caches, searched after cache_dir
+  int64_t cache_max_bytes = int64_t{2} << 30;       ///< bytes
   JitMode jit = JitMode::kAuto;
-  int jobs = 0;                                       ///< compile threads; 0: one per core
-  std::filesystem::path template_dir;                 ///< empty: the built-in templates
-  std::vector<std::filesystem::path> include_dirs;    ///< for `#include <...>` of an app's templates
-  LogLevel log_level = LogLevel::kWarning;            ///< what reaches `log`
+  int jobs = 0;                                     ///< compile threads; 0: one per core
+  std::filesystem::path template_dir;               ///< empty: the built-in templates
+  std::filesystem::path nvrtc_library;              ///< empty: searched for
+  std::vector<std::filesystem::path> include_dirs;  ///< for `#include <...>` of an app's templates
+  LogLevel log_level = LogLevel::kWarning;          ///< what reaches `log`
   LogFn log;
 };
 

@@ -19,7 +19,9 @@ constexpr KindName kKinds[] = {
     {ArgKind::kF64, "f64", 8},
 };
 
-const KindName& row_of(ArgKind kind) { return kKinds[static_cast<size_t>(kind)]; }
+const KindName& row_of(ArgKind kind) {
+  return kKinds[static_cast<size_t>(kind)];
+}
 
 bool is_identifier(std::string_view text) {
   const auto letter = [](char c) {
@@ -28,6 +30,17 @@ bool is_identifier(std::string_view text) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   return !text.empty() && letter(text.front()) &&
          std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || digit(c); });
+}
+
+/// True if `code` holds `name` as a whole word, or as the beginning of one such as T_BYTES.
+bool mentions(std::string_view code, std::string_view name) {
+  const auto is_word = [](char c) { return is_identifier({&c, 1}) || (c >= '0' && c <= '9'); };
+  for (size_t at = code.find(name); at != std::string_view::npos; at = code.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    const bool begins = at == 0 || !is_word(code[at - 1]);
+    if (begins && (end == code.size() || !is_word(code[end]) || code[end] == '_')) return true;
+  }
+  return false;
 }
 
 std::optional<int64_t> parse_int(std::string_view text) {
@@ -69,9 +82,16 @@ class DeclarationParser {
     return bad("'" + std::string(kind) + "' is none of entry, param, arg");
   }
 
-  Result<void> finish() {
-    if (result_.entry.empty()) {
-      return fail(ErrorKind::kBadSpec, "template '" + result_.name + "' has no '//! entry' line");
+  /// `code`: the text without its declaration lines.
+  Result<void> finish(std::string_view code) {
+    const auto bad_template = [&](const std::string& what) {
+      return fail(ErrorKind::kBadSpec, "template '" + result_.name + "' " + what);
+    };
+    if (result_.entry.empty()) return bad_template("has no '//! entry' line");
+    for (const ParamDecl& decl : result_.params) {
+      if (!mentions(code, decl.name)) {
+        return bad_template("declares parameter " + decl.name + " and never uses it");
+      }
     }
     return {};
   }
@@ -197,8 +217,8 @@ Result<void> check_params(const Template& source, const KernelSpec& spec) {
 }
 
 void append_int(std::string& out, const std::string& name, int64_t value) {
-  const bool fits = value >= std::numeric_limits<int32_t>::min() &&
-                    value <= std::numeric_limits<int32_t>::max();
+  const bool fits =
+      value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max();
   out += std::string("constexpr ") + (fits ? "int " : "long long ") + name + " = " +
          std::to_string(value) + (fits ? ";\n" : "LL;\n");
 }
@@ -235,8 +255,12 @@ std::string cpu_launcher(const Template& source) {
 
 }  // namespace
 
-int size_of(ArgKind kind) { return row_of(kind).bytes; }
-const char* to_string(ArgKind kind) { return row_of(kind).name; }
+int size_of(ArgKind kind) {
+  return row_of(kind).bytes;
+}
+const char* to_string(ArgKind kind) {
+  return row_of(kind).name;
+}
 
 bool ParamDecl::is_dtype() const {
   return !is_int && std::all_of(words.begin(), words.end(), [](const std::string& word) {
@@ -248,13 +272,18 @@ Result<Template> parse_template(std::string name, Backend backend, std::string t
   Template result{std::move(name), backend, {}, {}, {}, std::move(text)};
   DeclarationParser parser(result);
   std::string_view rest = result.text;
+  std::string code;
   for (int number = 1; !rest.empty(); ++number) {
     std::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size()));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.starts_with("//!")) LAYA_TRY(parser.line(line.substr(3), number));
+    if (line.starts_with("//!")) {
+      LAYA_TRY(parser.line(line.substr(3), number));
+    } else {
+      code.append(line).push_back('\n');
+    }
   }
-  LAYA_TRY(parser.finish());
+  LAYA_TRY(parser.finish(code));
   return result;
 }
 
