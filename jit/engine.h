@@ -20,11 +20,11 @@ namespace laya::jit {
 
 /// Counters since the engine was created.
 struct EngineStats {
-  int64_t compiled = 0;         ///< kernels that went through a compiler
-  int64_t disk_hits = 0;        ///< kernels taken from the store
-  int64_t memory_hits = 0;      ///< lookups answered by the memory table
-  int64_t failed = 0;           ///< builds that ended in an error
-  double compile_seconds = 0;   ///< summed over all compiles, not wall time
+  int64_t compiled = 0;        ///< kernels that went through a compiler
+  int64_t disk_hits = 0;       ///< kernels taken from the store
+  int64_t memory_hits = 0;     ///< lookups answered by the memory table
+  int64_t failed = 0;          ///< builds that ended in an error
+  double compile_seconds = 0;  ///< summed over all compiles, not wall time
 };
 
 enum class BuildSource { kCompiled, kUserCache, kLayer, kMemory };
@@ -34,8 +34,8 @@ const char* to_string(BuildSource source);
 /// What became of one spec in warm().
 struct BuildReport {
   KernelSpec spec;
-  Result<BuildSource> outcome;   ///< or why it failed
-  double seconds = 0;            ///< of this spec alone
+  Result<BuildSource> outcome;  ///< or why it failed
+  double seconds = 0;           ///< of this spec alone
   int64_t artifact_bytes = 0;
   KernelAttributes attributes;
 };

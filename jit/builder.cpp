@@ -1,0 +1,138 @@
+#include "jit/builder.h"
+
+#include <chrono>
+#include <mutex>
+
+#include "jit/explain.h"
+
+namespace laya::jit {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+Builder::Builder(TemplateLibrary library, std::unique_ptr<cache::Store> store,
+                 std::unique_ptr<Compiler> cuda, std::unique_ptr<Compiler> cpu, JitMode mode,
+                 LogFn log)
+    : library_(std::move(library)),
+      store_(std::move(store)),
+      cuda_(std::move(cuda)),
+      cpu_(std::move(cpu)),
+      mode_(mode),
+      log_(std::move(log)) {}
+
+Result<void> Builder::add_template(std::string name, Backend backend, std::string text) {
+  std::unique_lock lock(library_mutex_);
+  return library_.add_template(std::move(name), backend, std::move(text));
+}
+
+void Builder::add_header(std::string name, Backend backend, std::string text) {
+  std::unique_lock lock(library_mutex_);
+  library_.add_header(std::move(name), backend, std::move(text));
+}
+
+Result<Builder::Job> Builder::prepare(const KernelSpec& spec) const {
+  const Backend backend = spec.target().backend;
+  std::shared_lock lock(library_mutex_);
+  LAYA_ASSIGN(auto source, library_.find(spec.template_name(), backend));
+  LAYA_ASSIGN(std::string text, expand(*source, spec));
+  ArtifactInputs inputs;
+  inputs.headers = library_.reachable_headers(text, backend);
+  inputs.source = std::move(text);
+  inputs.options = (backend == Backend::kCuda ? cuda_ : cpu_)->options(spec.target());
+  cache::Key key = artifact_key(spec, inputs);
+  return Job{std::move(source), std::move(inputs), std::move(key)};
+}
+
+std::optional<Artifact> Builder::find(const Job& job, const KernelSpec& spec) {
+  // A process that may not compile takes what anyone's compiler made, newest first, as does one
+  // without a compiler.
+  const std::string& identity = compiler(spec.target().backend).identity();
+  auto record = store_->find(job.key, mode_ == JitMode::kNever ? std::string_view{} : identity);
+  if (!record) return std::nullopt;
+  const std::string producer = record->producer;
+  auto artifact = from_record(std::move(*record));
+  if (artifact) return std::move(*artifact);
+  log(LogLevel::kWarning,
+      spec.to_string() + ": dropped a stored kernel: " + artifact.error().message);
+  store_->drop(job.key, producer);
+  return std::nullopt;
+}
+
+Result<Artifact> Builder::compile(const Job& job, const KernelSpec& spec) {
+  const auto start = std::chrono::steady_clock::now();
+  Compiler& compiler = this->compiler(spec.target().backend);
+  CompileRequest request;
+  request.name = spec.template_name() + (spec.target().backend == Backend::kCuda ? ".cu" : ".cpp");
+  request.source = job.inputs.source;
+  request.headers = job.inputs.headers;
+  request.entry = job.source->entry;
+  request.target = spec.target();
+  request.options = job.inputs.options;
+  auto output = compiler.compile(request);
+  if (!output) {
+    Error error = std::move(output).error();
+    error.message = spec.to_string() + ": " + error.message;
+    return tl::make_unexpected(std::move(error));
+  }
+  Artifact artifact{std::move(output->object), output->attributes, seconds_since(start)};
+  ++compiled_;
+  compile_microseconds_ += static_cast<int64_t>(artifact.compile_seconds * 1e6);
+  log(LogLevel::kInfo,
+      "compiled " + spec.to_string() + " in " + std::to_string(artifact.compile_seconds) + " s");
+  if (!compiler.identity().empty()) {
+    store_->put(job.key, to_record(spec, artifact, compiler.identity()));
+  }
+  return artifact;
+}
+
+tl::unexpected<Error> Builder::not_cached(const Job& job, const KernelSpec& spec) {
+  return fail(
+      ErrorKind::kNotCached,
+      spec.to_string() + " is not in the cache " + store_->options().directory.string() +
+          " and compiling is switched off (LAYA_JIT=never): " + explain_miss(*store_, job.key));
+}
+
+Result<BuiltArtifact> Builder::build(const KernelSpec& spec) {
+  LAYA_ASSIGN(Job job, prepare(spec));
+  if (auto found = find(job, spec)) {
+    ++disk_hits_;
+    return BuiltArtifact{std::move(*found), BuildSource::kUserCache, job.source->entry,
+                         job.source->signature};
+  }
+  if (mode_ == JitMode::kNever) {
+    ++failed_;
+    return not_cached(job, spec);
+  }
+  auto artifact = compile(job, spec);
+  if (!artifact) {
+    ++failed_;
+    return tl::make_unexpected(std::move(artifact).error());
+  }
+  return BuiltArtifact{std::move(*artifact), BuildSource::kCompiled, job.source->entry,
+                       job.source->signature};
+}
+
+Result<BuiltArtifact> Builder::rebuild(const KernelSpec& spec) {
+  LAYA_ASSIGN(Job job, prepare(spec));
+  if (mode_ == JitMode::kNever) return not_cached(job, spec);
+  LAYA_ASSIGN(Artifact artifact, compile(job, spec));
+  return BuiltArtifact{std::move(artifact), BuildSource::kCompiled, job.source->entry,
+                       job.source->signature};
+}
+
+void Builder::count_into(EngineStats& stats) const {
+  stats.compiled += compiled_;
+  stats.disk_hits += disk_hits_;
+  stats.failed += failed_;
+  stats.compile_seconds += static_cast<double>(compile_microseconds_) * 1e-6;
+}
+
+void Builder::log(LogLevel level, const std::string& line) const {
+  if (log_) log_(level, line);
+}
+
+}  // namespace laya::jit
