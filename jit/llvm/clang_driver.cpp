@@ -1,0 +1,143 @@
+#include "jit/llvm/clang_driver.h"
+
+#include <clang/Basic/Diagnostic.h>
+#include <clang/Basic/DiagnosticOptions.h>
+#include <clang/CodeGen/CodeGenAction.h>
+#include <clang/Frontend/CompilerInstance.h>
+#include <clang/Frontend/CompilerInvocation.h>
+#include <clang/Frontend/TextDiagnosticBuffer.h>
+#include <clang/Frontend/TextDiagnosticPrinter.h>
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/VirtualFileSystem.h>
+#include <llvm/Support/raw_ostream.h>
+#include <pthread.h>
+
+#include "jit/llvm/fatal_errors.h"
+
+namespace laya::llvm_component {
+namespace {
+
+using FileSystem = llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem>;
+
+/// Headers lie below this folder, the source beside it: a header may have the source's name.
+constexpr const char* kHeaderFolder = "/headers/";
+constexpr const char* kSourceFolder = "/source/";
+
+/// Clang's parser recurses on nested source, and the caller's stack may be small.
+constexpr size_t kStackBytes = size_t{16} << 20;
+
+void initialize_once() {
+  static const bool done = [] {
+    llvm::InitializeAllTargets();
+    llvm::InitializeAllTargetMCs();
+    llvm::InitializeAllAsmPrinters();
+    llvm::InitializeAllAsmParsers();
+    install_fatal_error_recovery();
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
+/// False if the name is taken by a file with another text.
+bool add_file(llvm::vfs::InMemoryFileSystem& files, const std::string& path, std::string_view text) {
+  // A copy, since Clang wants a terminating zero behind the text.
+  return files.addFile(path, 0, llvm::MemoryBuffer::getMemBufferCopy(text, path));
+}
+
+class Compilation {
+ public:
+  explicit Compilation(const Job& job)
+      : job_(job), source_path_(kSourceFolder + std::string(job.source.name)) {}
+
+  /// False: the log says why.
+  bool run() {
+    if (!add_files() || !parse_options()) return false;
+    instance_.createDiagnostics(new clang::TextDiagnosticPrinter(log_, &diagnostic_options_));
+    instance_.createFileManager(files_);
+    instance_.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object_));
+    clang::EmitObjAction action;
+    return instance_.ExecuteAction(action);
+  }
+
+  std::string_view object() const { return {object_.data(), object_.size()}; }
+  const std::string& log() const { return log_text_; }
+
+ private:
+  bool add_files() {
+    add_file(*files_, source_path_, job_.source.text);
+    for (const File& header : job_.headers) {
+      if (add_file(*files_, kHeaderFolder + std::string(header.name), header.text)) continue;
+      log_ << "error: two headers are named '" << header.name << "'\n";
+      return false;
+    }
+    return true;
+  }
+
+  bool parse_options() {
+    std::vector<const char*> arguments;
+    for (const std::string& option : job_.options) arguments.push_back(option.c_str());
+    for (const char* fixed : {"-emit-obj", "-x", "c++", "-I", kHeaderFolder}) {
+      arguments.push_back(fixed);
+    }
+    arguments.push_back(source_path_.c_str());
+    // Clang reports bad options before it has a CompilerInstance to report them with.
+    clang::DiagnosticsEngine diagnostics(
+        new clang::DiagnosticIDs, new clang::DiagnosticOptions,
+        new clang::TextDiagnosticPrinter(log_, &diagnostic_options_));
+    return clang::CompilerInvocation::CreateFromArgs(instance_.getInvocation(), arguments,
+                                                     diagnostics);
+  }
+
+  const Job& job_;
+  std::string source_path_;
+  FileSystem files_{new llvm::vfs::InMemoryFileSystem};
+  std::string log_text_;
+  llvm::raw_string_ostream log_{log_text_};
+  llvm::SmallVector<char, 0> object_;
+  clang::DiagnosticOptions diagnostic_options_;
+  clang::CompilerInstance instance_;
+};
+
+void compile_here(const Job& job, Outcome& outcome) {
+  std::string fatal;
+  const bool survived = recover_from_fatal_errors(fatal, [&] {
+    Compilation compilation(job);
+    outcome.ok = compilation.run();
+    outcome.object = compilation.object();
+    outcome.log = compilation.log();
+  });
+  if (survived) return;
+  outcome.ok = false;
+  outcome.object.clear();
+  outcome.log += "fatal error: LLVM gave up: " + fatal + "\n";
+}
+
+/// Runs `work` on a thread with a large stack and waits for it; on this one if there is no other.
+template <class Work>
+void run_on_large_stack(Work work) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  const auto start = [](void* argument) -> void* {
+    (*static_cast<Work*>(argument))();
+    return nullptr;
+  };
+  pthread_t thread;
+  const bool started = pthread_create(&thread, &attributes, start, &work) == 0;
+  pthread_attr_destroy(&attributes);
+  if (!started) return work();
+  pthread_join(thread, nullptr);
+}
+
+}  // namespace
+
+Outcome compile(const Job& job) {
+  initialize_once();
+  Outcome outcome;
+  run_on_large_stack([&] { compile_here(job, outcome); });
+  return outcome;
+}
+
+}  // namespace laya::llvm_component
