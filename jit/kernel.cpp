@@ -22,17 +22,16 @@ Result<void> Kernel::launch_args(Stream& stream, const LaunchShape& shape,
     const ArgDecl& decl = signature_[i];
     if (args[i].bytes != static_cast<uint32_t>(size_of(decl.kind))) {
       return bad_args(*this, "argument " + std::to_string(i) + " ('" + decl.name + "') has " +
-                                 std::to_string(args[i].bytes) + " bytes, " +
-                                 to_string(decl.kind) + " has " +
-                                 std::to_string(size_of(decl.kind)));
+                                 std::to_string(args[i].bytes) + " bytes, " + to_string(decl.kind) +
+                                 " has " + std::to_string(size_of(decl.kind)));
     }
     values[i] = const_cast<void*>(args[i].value);
   }
-  const int64_t threads =
-      int64_t{shape.block.x} * int64_t{shape.block.y} * int64_t{shape.block.z};
-  if (threads == 0 || (attributes_.max_threads > 0 && threads > attributes_.max_threads)) {
-    return bad_args(*this, "a block of " + std::to_string(threads) + " threads, 1 to " +
-                               std::to_string(attributes_.max_threads) + " are possible");
+  const int64_t threads = int64_t{shape.block.x} * shape.block.y * shape.block.z;
+  const int64_t most = attributes_.max_threads > 0 ? attributes_.max_threads : INT64_MAX;
+  if (threads == 0 || threads > most) {
+    return bad_args(*this, "a block of " + std::to_string(threads) + " threads is not possible" +
+                               (threads == 0 ? "" : "; at most " + std::to_string(most)));
   }
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return {};
   return do_launch(stream, shape, values);

@@ -15,7 +15,9 @@ uint64_t mix(uint64_t seed, uint64_t value) {
   return z ^ (z >> 31);
 }
 
-uint64_t hash_text(std::string_view text) { return std::hash<std::string_view>{}(text); }
+uint64_t hash_text(std::string_view text) {
+  return std::hash<std::string_view>{}(text);
+}
 
 uint64_t hash_value(const ParamValue& value) {
   if (const auto* number = std::get_if<int64_t>(&value)) return static_cast<uint64_t>(*number);

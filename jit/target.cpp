@@ -15,7 +15,9 @@ bool is_cuda_name(std::string_view name) {
 
 }  // namespace
 
-const char* to_string(Backend backend) { return backend == Backend::kCuda ? "cuda" : "cpu"; }
+const char* to_string(Backend backend) {
+  return backend == Backend::kCuda ? "cuda" : "cpu";
+}
 
 int compute_capability(const Target& target) {
   int value = 0;

@@ -1,0 +1,128 @@
+#include "jit/template.h"
+
+#include <doctest/doctest.h>
+
+using namespace laya;
+using namespace laya::jit;
+
+namespace {
+
+constexpr const char* kText =
+    "// out = a * N\n"
+    "//! entry  scale\n"
+    "//! param  T    word  bf16 fp16 fp32     element type\n"
+    "//! param  N    int   8..64 step 8       the factor\n"
+    "//! param  ACT  word  none relu          what is applied after it\n"
+    "//! arg    a    ptr                      [count] T\n"
+    "//! arg    count i32                     may be 0\n"
+    "T* use; int n = N * ACT * T_BYTES;\n";
+
+Template scale(Backend backend = Backend::kCuda) {
+  auto parsed = parse_template("scale", backend, kText);
+  REQUIRE(parsed);
+  return *std::move(parsed);
+}
+
+KernelSpec spec() {
+  return KernelSpec("scale", {Backend::kCuda, "sm_80"})
+      .set("T", "bf16")
+      .set("N", 16)
+      .set("ACT", "relu");
+}
+
+std::string parse_error(const std::string& text) {
+  const auto parsed = parse_template("broken", Backend::kCuda, text);
+  REQUIRE_FALSE(parsed);
+  CHECK(parsed.error().kind == ErrorKind::kBadSpec);
+  return parsed.error().message;
+}
+
+std::string expand_error(const KernelSpec& wrong) {
+  const auto expanded = expand(scale(), wrong);
+  REQUIRE_FALSE(expanded);
+  CHECK(expanded.error().kind == ErrorKind::kBadSpec);
+  return expanded.error().message;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a declaration is read with its comments left out") {
+  const Template parsed = scale();
+  CHECK(parsed.entry == "scale");
+  REQUIRE(parsed.params.size() == 3);
+  CHECK(parsed.params[0].words == std::vector<std::string>{"bf16", "fp16", "fp32"});
+  CHECK(parsed.params[0].is_dtype());
+  CHECK(parsed.params[1].min == 8);
+  CHECK(parsed.params[1].max == 64);
+  CHECK(parsed.params[1].step == 8);
+  CHECK_FALSE(parsed.params[2].is_dtype());
+  CHECK(parsed.signature == Signature{{"a", ArgKind::kPointer}, {"count", ArgKind::kI32}});
+}
+
+TEST_CASE("expanding puts the parameters in front as constants") {
+  const auto text = expand(scale(), spec());
+  REQUIRE(text);
+  CHECK(*text == std::string("#include \"types.cuh\"\n"
+                             "using T = bf16;\n"
+                             "constexpr int T_BYTES = 2;\n"
+                             "constexpr int N = 16;\n"
+                             "constexpr int ACT_none = 0;\n"
+                             "constexpr int ACT_relu = 1;\n"
+                             "constexpr int ACT = ACT_relu;\n"
+                             "#line 1 \"scale.cu\"\n") +
+                     kText);
+}
+
+TEST_CASE("a CPU template gets the function that unpacks its arguments") {
+  const auto text = expand(scale(Backend::kCpu), spec());
+  REQUIRE(text);
+  CHECK(text->starts_with("#include \"types.h\"\n"));
+  CHECK(contains(*text, "laya_launch(void* const* args, const Block* block)"));
+  CHECK(contains(*text,
+                 "scale(*static_cast<const LayaAnyPointer*>(args[0]), "
+                 "*static_cast<const int*>(args[1]), *block);"));
+}
+
+TEST_CASE("numbers beyond 32 bits become long long") {
+  const auto parsed = parse_template("big", Backend::kCuda,
+                                     "//! entry big\n//! param N int -9000000000..9000000000\nN\n");
+  REQUIRE(parsed);
+  const KernelSpec wanted =
+      KernelSpec("big", {Backend::kCuda, "sm_80"}).set("N", int64_t{-5000000000});
+  CHECK(contains(*expand(*parsed, wanted), "constexpr long long N = -5000000000LL;"));
+}
+
+TEST_CASE("a parameter that is missing, unknown or illegal is named with what is allowed") {
+  CHECK(contains(expand_error(KernelSpec("scale", {Backend::kCuda, "sm_80"}).set("T", "bf16")),
+                 "parameter N is missing; allowed: 8..64 in steps of 8"));
+  CHECK(contains(expand_error(spec().set("M", 1)), "no parameter M"));
+  CHECK(contains(expand_error(spec().set("N", 12)), "parameter N has no legal value"));
+  CHECK(contains(expand_error(spec().set("N", 72)), "parameter N has no legal value"));
+  CHECK(contains(expand_error(spec().set("N", "16x")), "parameter N has no legal value"));
+  CHECK(contains(expand_error(spec().set("ACT", "gelu")), "allowed: none, relu"));
+  CHECK(contains(expand_error(spec().set("ACT", 1)), "allowed: none, relu"));
+}
+
+TEST_CASE("a wrong declaration is refused with its line") {
+  CHECK(contains(parse_error("int x;\n"), "no '//! entry' line"));
+  CHECK(contains(parse_error("//! entry a\n//! entry b\n"), "line 2: a second entry"));
+  CHECK(contains(parse_error("//! entry 9a\n"), "line 1"));
+  CHECK(contains(parse_error("//! entry a\n//! size N\n"), "line 2: 'size' is none of"));
+  CHECK(contains(parse_error("//! entry a\n//! param N int 5\nN"), "needs a range"));
+  CHECK(contains(parse_error("//! entry a\n//! param N int 5..1\nN"), "is no range"));
+  CHECK(contains(parse_error("//! entry a\n//! param N int 1..9 step 0\nN"), "step"));
+  CHECK(contains(parse_error("//! entry a\n//! param N float 1..9\nN"), "neither int nor word"));
+  CHECK(contains(parse_error("//! entry a\n//! param N word a-b\nN"), "no identifier"));
+  CHECK(contains(parse_error("//! entry a\n//! arg x int\n"), "none of ptr, i32"));
+  CHECK(contains(parse_error("//! entry a\n//! param N int 1..2\n//! param N int 1..2\nN"),
+                 "declared twice"));
+}
+
+TEST_CASE("a parameter that the text never uses is refused") {
+  CHECK(contains(parse_error("//! entry a\n//! param N int 1..2\nint NN = 3;\n"), "never uses"));
+  CHECK(parse_template("ok", Backend::kCuda, "//! entry a\n//! param N int 1..2\nint x = N;\n"));
+}
