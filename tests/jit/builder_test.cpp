@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "fake_compiler.h"
-#include "temp_dir.h"
+#include "tests/jit/fake_compiler.h"
+#include "tests/temp_dir.h"
 
 using namespace laya;
 using namespace laya::jit;

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <thread>
 
-#include "temp_dir.h"
+#include "tests/temp_dir.h"
 
 using namespace laya;
 using namespace laya::jit;

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "temp_dir.h"
+#include "tests/temp_dir.h"
 
 using namespace laya;
 using namespace laya::jit;
