@@ -21,8 +21,8 @@ struct Dim3 {
 /// How many blocks of how many threads. A grid with a zero launches nothing and is no error.
 /// The CPU calls the kernel once per block of the grid and ignores the rest.
 struct LaunchShape {
-  Dim3 grid;
-  Dim3 block;
+  Dim3 grid = {};
+  Dim3 block = {};
   uint32_t dynamic_shared_bytes = 0;
 };
 
