@@ -1,0 +1,113 @@
+#include "model/plan.h"
+
+#include <algorithm>
+#include <string>
+
+namespace laya::model {
+namespace {
+
+// Makes the operations of one model; saves naming target and dtype again and again.
+class Planner {
+ public:
+  Planner(const jit::Target& target, DType dtype) : target_(target), dtype_(dtype) {}
+
+  MatrixOp gemm(int64_t n, int64_t k, bool bias, Activation act) const {
+    return gemm(dtype_, n, k, bias, act);
+  }
+  MatrixOp gemm(DType dtype, int64_t n, int64_t k, bool bias, Activation act) const {
+    return matrix(gemm_op(target_, dtype, n, k, bias, act), dtype, n, k, false);
+  }
+  MatrixOp geglu(int64_t n, int64_t k) const {
+    return matrix(gemm_geglu_op(target_, dtype_, n, k), dtype_, n, k, true);
+  }
+
+ private:
+  MatrixOp matrix(Op multiply, DType dtype, int64_t n, int64_t k, bool geglu) const {
+    MatrixOp op{std::move(multiply), {}, geglu ? 2 * n : n, k, n, 0, dtype};
+    op.stored_elements = op.rows * op.columns;
+    if (target_.backend == jit::Backend::kCpu) {
+      op.pack = pack_weight_op(target_, dtype, n, k, geglu);
+      op.stored_elements = packed_weight_size(target_, dtype, n, k, geglu);
+    }
+    return op;
+  }
+
+  const jit::Target& target_;
+  DType dtype_;
+};
+
+}  // namespace
+
+Plan make_plan(const Config& config, Precision precision, const jit::Target& target) {
+  const DType t = precision.compute;
+  const int64_t d = config.hidden_size;
+  const Planner planner(target, t);
+  Plan plan;
+  plan.precision = precision;
+  plan.target = target;
+
+  plan.embed_norm = embed_norm_op(target, precision.table, t, d);
+  plan.rope = rope_op(target, t, config.heads(), kHeadDim);
+  plan.full_attention = attention_op(target, t, config.heads(), kHeadDim, 0);
+  if (std::find(config.sliding.begin(), config.sliding.end(), true) != config.sliding.end()) {
+    plan.sliding_attention = attention_op(target, t, config.heads(), kHeadDim, config.window);
+  }
+  plan.add_norm = add_norm_op(target, t, t, d, /*delta_add=*/true, /*bias=*/false);
+  plan.add_norm_bias = add_norm_op(target, t, t, d, /*delta_add=*/true, /*bias=*/true);
+  plan.qkv = planner.gemm(3 * d, d, /*bias=*/false, Activation::kNone);
+  plan.attn_out = planner.gemm(d, d, /*bias=*/false, Activation::kNone);
+  plan.mlp_in = planner.geglu(config.intermediate_size, d);
+  plan.mlp_out = planner.gemm(d, config.intermediate_size, /*bias=*/false, Activation::kNone);
+  plan.final_norm = final_norm_op(target, t, d);
+
+  plan.gather_rows = gather_rows_op(target, t, d);
+  plan.head_qkv = planner.gemm(3 * d, d, /*bias=*/true, Activation::kNone);
+  plan.head_attn_out = planner.gemm(d, d, /*bias=*/true, Activation::kNone);
+  plan.head_mlp_in = planner.gemm(4 * d, d, /*bias=*/true, Activation::kRelu);
+  plan.head_mlp_out = planner.gemm(d, 4 * d, /*bias=*/true, Activation::kNone);
+  plan.scorer_norm = add_norm_op(target, t, DType::kF32, d, /*delta_add=*/true, /*bias=*/true);
+  plan.scorer_hidden = planner.gemm(DType::kF32, d, d, /*bias=*/true, Activation::kGelu);
+  plan.score = score_op(target, d);
+  plan.action_head = action_head_op(target, d, kActionUnits, config.actions);
+  return plan;
+}
+
+std::vector<const Op*> Plan::ops() const {
+  const MatrixOp* matrices[] = {&mlp_in,      &qkv,          &mlp_out,
+                                &attn_out,    &head_qkv,     &head_attn_out,
+                                &head_mlp_in, &head_mlp_out, &scorer_hidden};
+  std::vector<const Op*> ops = {&full_attention, &sliding_attention};
+  for (const MatrixOp* matrix : matrices) ops.push_back(&matrix->multiply);
+  for (const Op* op : {&action_head, &final_norm, &add_norm, &add_norm_bias, &scorer_norm,
+                       &embed_norm, &rope, &score, &gather_rows}) {
+    ops.push_back(op);
+  }
+  for (const MatrixOp* matrix : matrices) ops.push_back(&matrix->pack);
+  return ops;
+}
+
+std::vector<jit::KernelSpec> Plan::specs() const {
+  std::vector<jit::KernelSpec> specs;
+  for (const Op* op : ops()) {
+    for (const Variant& variant : op->variants) {
+      if (std::find(specs.begin(), specs.end(), variant.spec) == specs.end()) {
+        specs.push_back(variant.spec);
+      }
+    }
+  }
+  return specs;
+}
+
+Result<void> check_precision(DType compute, const jit::Target& target) {
+  const bool is_cpu = target.backend == jit::Backend::kCpu;
+  const bool has_bf16 = !is_cpu && jit::compute_capability(target) >= 80;
+  if (compute == DType::kF32 || (!is_cpu && compute == DType::kF16) ||
+      (has_bf16 && compute == DType::kBF16)) {
+    return {};
+  }
+  return fail(ErrorKind::kBadInput, target.name + " cannot compute in " + to_string(compute) +
+                                        ", allowed: fp32" + (is_cpu ? "" : ", fp16") +
+                                        (has_bf16 ? ", bf16" : ""));
+}
+
+}  // namespace laya::model

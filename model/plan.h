@@ -1,0 +1,65 @@
+// The plan: every operation of a model's forward pass, by name. What the warm tool compiles and
+// what the forward pass launches are both this list.
+#pragma once
+
+#include <vector>
+
+#include "jit/target.h"
+#include "model/config.h"
+#include "model/op.h"
+#include "model/ops.h"
+
+namespace laya::model {
+
+/// Dtypes that a model runs with.
+struct Precision {
+  DType table = DType::kF16;    ///< of the embedding table: the checkpoint's
+  DType compute = DType::kF32;  ///< of matrices and activations; sums and norms are fp32 anyway
+};
+
+/// A matrix of the model: the product that uses it and, on the CPU, the kernel that packs it.
+struct MatrixOp {
+  Op multiply;
+  Op pack;                      ///< no variants on a GPU, which reads the matrix as it is
+  int64_t rows = 0;             ///< of the matrix in the checkpoint
+  int64_t columns = 0;          ///< of the matrix in the checkpoint
+  int64_t pack_rows = 0;        ///< rows that `pack` is launched over
+  int64_t stored_elements = 0;  ///< as the product reads it: packed on the CPU
+  DType dtype = DType::kF32;    ///< as the product reads it
+};
+
+/// A pure function of what a model is and where it runs; holds no weights and needs no device.
+struct Plan {
+  Precision precision;
+  jit::Target target;
+
+  Op embed_norm;
+  Op rope;
+  Op full_attention;     ///< also of the decision head
+  Op sliding_attention;  ///< no variants if every layer is full
+  Op add_norm;           ///< residual + norm without bias
+  Op add_norm_bias;      ///< residual + norm with bias
+  MatrixOp qkv, attn_out, mlp_in, mlp_out;
+  Op final_norm;
+
+  Op gather_rows;
+  MatrixOp head_qkv, head_attn_out, head_mlp_in, head_mlp_out;
+  Op scorer_norm;
+  MatrixOp scorer_hidden;
+  Op score;
+  Op action_head;
+
+  /// Every operation, those with the longest compile first.
+  std::vector<const Op*> ops() const;
+  /// The distinct kernels of ops(), in the same order.
+  std::vector<jit::KernelSpec> specs() const;
+};
+
+/// Precondition: the target's processor has `precision.compute` (see check_precision()).
+Plan make_plan(const Config& config, Precision precision, const jit::Target& target);
+
+/// kBadInput where a target cannot compute in a dtype, with those it can: CPU fp32; CUDA fp32, fp16
+/// and, from compute capability 8.0, bf16.
+Result<void> check_precision(DType compute, const jit::Target& target);
+
+}  // namespace laya::model

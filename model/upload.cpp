@@ -1,0 +1,150 @@
+#include "model/upload.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "model/convert.h"
+#include "model/parallel.h"
+
+namespace laya::model {
+namespace {
+
+constexpr int kThreads = 4;                        // enough to keep a PCIe link busy
+constexpr size_t kStagingBytes = size_t{8} << 20;  // pinned memory is slow to allocate
+
+// A piece of an upload that one thread moves at once: elements [begin, begin + count).
+struct Piece {
+  const Upload* upload;
+  size_t begin;
+  size_t count;
+};
+
+bool is_packed(const Upload& upload) {
+  return upload.matrix != nullptr && !upload.matrix->pack.variants.empty();
+}
+
+// Packing needs the whole matrix; everything else is cut to the size of a staging buffer.
+std::vector<Piece> cut(std::span<const Upload> uploads) {
+  std::vector<Piece> pieces;
+  for (const Upload& upload : uploads) {
+    const size_t most = is_packed(upload) ? upload.elements()
+                                          : kStagingBytes / static_cast<size_t>(size_of(upload.to));
+    for (size_t begin = 0; begin < upload.elements(); begin += most) {
+      pieces.push_back({&upload, begin, std::min(most, upload.elements() - begin)});
+    }
+  }
+  return pieces;
+}
+
+size_t staged_bytes(const Piece& piece) {
+  return piece.count * static_cast<size_t>(size_of(piece.upload->to));
+}
+
+size_t largest_staged(const std::vector<Piece>& pieces) {
+  size_t largest = 0;
+  for (const Piece& piece : pieces) largest = std::max(largest, staged_bytes(piece));
+  return largest;
+}
+
+// What one thread works with.
+class Lane {
+ public:
+  static Result<std::unique_ptr<Lane>> create(jit::Device& device, jit::Engine& engine,
+                                              std::byte* storage, size_t staging_bytes) {
+    std::unique_ptr<Lane> lane(new Lane(engine, storage));
+    LAYA_ASSIGN(lane->staging_, device.allocate_host(staging_bytes));
+    LAYA_ASSIGN(lane->stream_, device.create_stream());
+    lane->is_host_ = device.target().backend == jit::Backend::kCpu;
+    return lane;
+  }
+
+  Result<void> move(const Piece& piece) {
+    const Upload& upload = *piece.upload;
+    const auto from_bytes = static_cast<size_t>(size_of(upload.from));
+    const std::byte* source = upload.source.data() + piece.begin * from_bytes;
+    std::byte* target =
+        storage_ + upload.offset + piece.begin * static_cast<size_t>(size_of(upload.to));
+    if (is_host_ && !is_packed(upload)) return convert_piece(piece, source, target);
+    LAYA_TRY(convert_piece(piece, source, staging_.as<std::byte>()));
+    if (is_packed(upload)) {
+      LAYA_TRY(pack(*upload.matrix, target));
+    } else {
+      LAYA_TRY(stream_->copy_to_device(target, staging_.data(), staged_bytes(piece)));
+    }
+    return stream_->synchronize();  // the staging buffer is used again next
+  }
+
+ private:
+  Lane(jit::Engine& engine, std::byte* storage) : engine_(engine), storage_(storage) {}
+
+  static Result<void> convert_piece(const Piece& piece, const std::byte* source,
+                                    std::byte* target) {
+    const Upload& upload = *piece.upload;
+    const auto bad = convert(source, upload.from, target, upload.to, piece.count);
+    if (!bad) return {};
+    return fail(ErrorKind::kBadInput,
+                "tensor '" + upload.name + "': element " + std::to_string(piece.begin + *bad) +
+                    " is too large for " + to_string(upload.to) + "; choose another dtype");
+  }
+
+  Result<void> pack(const MatrixOp& matrix, std::byte* target) {
+    const Variant& variant = matrix.pack.choose(matrix.pack_rows);
+    LAYA_ASSIGN(const auto kernel, engine_.kernel(variant.spec));
+    return kernel->launch(*stream_, variant.rule.shape(matrix.pack_rows), staging_.data(),
+                          static_cast<void*>(target), static_cast<int32_t>(matrix.pack_rows));
+  }
+
+  jit::Engine& engine_;
+  std::byte* storage_;
+  jit::Buffer staging_;
+  std::unique_ptr<jit::Stream> stream_;
+  bool is_host_ = false;
+};
+
+// The first error of several threads.
+class FirstError {
+ public:
+  bool is_set() const { return is_set_.load(); }
+  void set(Error error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+    is_set_ = true;
+  }
+  Result<void> result() const {
+    if (error_) return tl::make_unexpected(*error_);
+    return {};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<Error> error_;
+  std::atomic<bool> is_set_{false};
+};
+
+}  // namespace
+
+size_t Upload::stored_bytes() const {
+  const auto count = is_packed(*this) ? static_cast<size_t>(matrix->stored_elements) : elements();
+  return count * static_cast<size_t>(size_of(to));
+}
+
+Result<void> upload_all(std::span<const Upload> uploads, const jit::Buffer& storage,
+                        jit::Device& device, jit::Engine& engine) {
+  const std::vector<Piece> pieces = cut(uploads);
+  const size_t staging_bytes = largest_staged(pieces);
+  std::atomic<size_t> next{0};
+  FirstError error;
+  parallel_for(kThreads, kThreads, [&](size_t) {
+    auto lane = Lane::create(device, engine, storage.as<std::byte>(), staging_bytes);
+    if (!lane) return error.set(std::move(lane).error());
+    for (size_t i = next++; i < pieces.size() && !error.is_set(); i = next++) {
+      if (auto moved = (*lane)->move(pieces[i]); !moved) error.set(std::move(moved).error());
+    }
+  });
+  return error.result();
+}
+
+}  // namespace laya::model

@@ -1,0 +1,134 @@
+#include "model/weights.h"
+
+#include <string>
+
+#include "model/rope_table.h"
+#include "model/upload.h"
+
+namespace laya::model {
+namespace {
+
+constexpr size_t kAlign = 256;
+
+// Collects what to upload and where the address of each array has to be written afterwards.
+class Placer {
+ public:
+  explicit Placer(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  void matrix(const void*& slot, const std::string& name, const MatrixOp& op) {
+    const Tensor& tensor = checkpoint_.tensor(name);
+    add(slot, {name, tensor.bytes, tensor.dtype, op.dtype, &op, 0});
+  }
+  void table(const void*& slot, const std::string& name, DType to) {
+    const Tensor& tensor = checkpoint_.tensor(name);
+    add(slot, {name, tensor.bytes, tensor.dtype, to, nullptr, 0});
+  }
+  void fp32(const void*& slot, const std::string& name) { table(slot, name, DType::kF32); }
+  void norm(NormWeights& norm, const std::string& prefix) {
+    fp32(norm.weight, prefix + ".weight");
+    fp32(norm.bias, prefix + ".bias");
+  }
+  void linear(LinearWeights& linear, const std::string& prefix, const MatrixOp& op) {
+    matrix(linear.weight, prefix + ".weight", op);
+    fp32(linear.bias, prefix + ".bias");
+  }
+  void floats(const void*& slot, const std::string& name, const std::vector<float>& values) {
+    add(slot, {name, std::as_bytes(std::span(values)), DType::kF32, DType::kF32, nullptr, 0});
+  }
+
+  size_t bytes() const { return bytes_; }
+  std::span<const Upload> uploads() const { return uploads_; }
+  void fill_slots(const jit::Buffer& storage) const {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      *slots_[i] = storage.as<std::byte>() + uploads_[i].offset;
+    }
+  }
+
+ private:
+  void add(const void*& slot, Upload upload) {
+    upload.offset = bytes_;
+    bytes_ += (upload.stored_bytes() + kAlign - 1) / kAlign * kAlign;
+    slots_.push_back(&slot);
+    uploads_.push_back(std::move(upload));
+  }
+
+  const Checkpoint& checkpoint_;
+  std::vector<Upload> uploads_;
+  std::vector<const void**> slots_;
+  size_t bytes_ = 0;
+};
+
+void place_encoder_layer(Placer& placer, const Plan& plan, EncoderLayerWeights& layer,
+                         size_t index) {
+  const std::string prefix = "encoder.layers." + std::to_string(index);
+  if (index > 0) placer.fp32(layer.attn_norm, prefix + ".attn_norm.weight");
+  placer.matrix(layer.qkv, prefix + ".attn.Wqkv.weight", plan.qkv);
+  placer.matrix(layer.attn_out, prefix + ".attn.Wo.weight", plan.attn_out);
+  placer.fp32(layer.mlp_norm, prefix + ".mlp_norm.weight");
+  placer.matrix(layer.mlp_in, prefix + ".mlp.Wi.weight", plan.mlp_in);
+  placer.matrix(layer.mlp_out, prefix + ".mlp.Wo.weight", plan.mlp_out);
+}
+
+void place_head_layer(Placer& placer, const Plan& plan, HeadLayerWeights& layer, size_t index) {
+  const std::string prefix = "head.layers." + std::to_string(index);
+  placer.norm(layer.norm1, prefix + ".norm1");
+  placer.norm(layer.norm2, prefix + ".norm2");
+  placer.matrix(layer.qkv.weight, prefix + ".self_attn.in_proj_weight", plan.head_qkv);
+  placer.fp32(layer.qkv.bias, prefix + ".self_attn.in_proj_bias");
+  placer.linear(layer.attn_out, prefix + ".self_attn.out_proj", plan.head_attn_out);
+  placer.linear(layer.mlp_in, prefix + ".linear1", plan.head_mlp_in);
+  placer.linear(layer.mlp_out, prefix + ".linear2", plan.head_mlp_out);
+}
+
+void place_all(Placer& placer, const Plan& plan, const Config& config, Weights& weights) {
+  placer.table(weights.embedding, "encoder.embeddings.tok_embeddings.weight", plan.precision.table);
+  placer.fp32(weights.embedding_norm, "encoder.embeddings.norm.weight");
+  weights.encoder.resize(static_cast<size_t>(config.layers()));
+  for (size_t i = 0; i < weights.encoder.size(); ++i) {
+    place_encoder_layer(placer, plan, weights.encoder[i], i);
+  }
+  placer.fp32(weights.final_norm, "encoder.final_norm.weight");
+  placer.fp32(weights.type_embedding, "type_emb.weight");
+  weights.head.resize(static_cast<size_t>(config.head_layers));
+  for (size_t i = 0; i < weights.head.size(); ++i) {
+    place_head_layer(placer, plan, weights.head[i], i);
+  }
+  placer.norm(weights.scorer_norm, "scorer.0");
+  placer.linear(weights.scorer_hidden, "scorer.1", plan.scorer_hidden);
+  placer.fp32(weights.scorer_out.weight, "scorer.3.weight");
+  placer.fp32(weights.scorer_out.bias, "scorer.3.bias");
+  placer.fp32(weights.action_hidden.weight, "act_head.0.weight");
+  placer.fp32(weights.action_hidden.bias, "act_head.0.bias");
+  placer.fp32(weights.action_out.weight, "act_head.2.weight");
+  placer.fp32(weights.action_out.bias, "act_head.2.bias");
+}
+
+void place_rope(Placer& placer, const HostRopeTable& host, const char* name, RopeTable& table) {
+  placer.floats(table.cos, std::string(name) + " cosines", host.cos);
+  placer.floats(table.sin, std::string(name) + " sines", host.sin);
+}
+
+}  // namespace
+
+Result<Weights> load_weights(const Checkpoint& checkpoint, const Plan& plan, jit::Device& device,
+                             jit::Engine& engine) {
+  const Config& config = checkpoint.config;
+  const bool one_base = config.full_theta == config.sliding_theta;
+  const HostRopeTable full = make_rope_table(config.full_theta, kHeadDim, config.max_positions);
+  const HostRopeTable sliding =
+      one_base ? HostRopeTable{}
+               : make_rope_table(config.sliding_theta, kHeadDim, config.max_positions);
+  Weights weights;
+  Placer placer(checkpoint);
+  place_all(placer, plan, config, weights);
+  place_rope(placer, full, "full rope", weights.full_rope);
+  if (!one_base) place_rope(placer, sliding, "sliding rope", weights.sliding_rope);
+
+  LAYA_ASSIGN(weights.storage, device.allocate(placer.bytes()));
+  placer.fill_slots(weights.storage);
+  if (one_base) weights.sliding_rope = weights.full_rope;
+  LAYA_TRY(upload_all(placer.uploads(), weights.storage, device, engine));
+  return weights;
+}
+
+}  // namespace laya::model
