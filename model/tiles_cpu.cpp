@@ -1,0 +1,92 @@
+// Tiles of the CPU kernels. One variant serves all row counts: a register tile adapts to the rows
+// at run time, and the grid splits the work finely enough for several threads.
+#include <limits>
+
+#include "model/ops.h"
+#include "model/tiles.h"
+
+namespace laya::model {
+namespace {
+
+/// Register tile of a product, see templates/cpu/register_tile.h.
+struct GemmTile {
+  int64_t columns;  ///< NR, of a panel of the packed weight: 2 or 4 vectors
+  int64_t rows;     ///< MR
+};
+
+/// Depends on the target alone: a packed weight must fit every kernel that reads it.
+/// 6 rows: so many rows whose distance is a multiple of 4096 bytes stay in an 8-way L1 cache.
+GemmTile gemm_tile(const jit::Target& target) {
+  if (jit::has_cpu_feature(target, "avx512f")) return {64, 6};
+  if (jit::has_cpu_feature(target, "avx")) return {16, 6};
+  if (target.name.starts_with("aarch64:")) return {16, 6};
+  return {8, 6};
+}
+
+int64_t panels(int64_t columns, int64_t panel_columns) {
+  return (columns + panel_columns - 1) / panel_columns;
+}
+
+Tile gemm_tiles(const jit::KernelSpec& base, bool geglu) {
+  const GemmTile tile = gemm_tile(base.target());
+  const int64_t panel_columns = geglu ? tile.columns / 2 : tile.columns;
+  // The rows of a block are read again for every panel: they should stay in the L2 cache. With a
+  // long K the panels weigh more: fewer passes over the weight win although rows come from L3.
+  const int64_t rows = int_param(base, "K") > 2048 ? 192 : 96;
+  return {.max_rows = std::numeric_limits<int64_t>::max(),
+          .params = {{"MR", tile.rows}, {"NR", tile.columns}},
+          .rule = {.rows_per_block = rows,
+                   .blocks_per_group = panels(int_param(base, "N"), panel_columns)}};
+}
+
+Tile pack_tiles(const jit::KernelSpec& base) {
+  const int64_t columns = gemm_tile(base.target()).columns;
+  const bool geglu = word_param(base, "GEGLU") == "yes";
+  return {.max_rows = std::numeric_limits<int64_t>::max(),
+          .params = {{"NR", columns}},
+          .rule = {.rows_per_block = geglu ? columns / 2 : columns}};
+}
+
+Tile attention_tiles(const jit::KernelSpec& base) {
+  constexpr int64_t kQueries = 32;
+  return {.max_rows = std::numeric_limits<int64_t>::max(),
+          .params = {{"BQ", kQueries}},
+          .rule = {.rows_per_block = kQueries, .blocks_per_group = int_param(base, "HEADS")}};
+}
+
+/// Kernels that follow any grid: only large enough blocks to be worth handing to a thread.
+Tile row_tiles(int64_t rows_per_block) {
+  return {.max_rows = std::numeric_limits<int64_t>::max(),
+          .params = {},
+          .rule = {.rows_per_block = rows_per_block}};
+}
+
+}  // namespace
+
+std::vector<Tile> cpu_tiles(const jit::KernelSpec& base) {
+  const std::string& name = base.template_name();
+  if (name == "gemm") return {gemm_tiles(base, false)};
+  if (name == "gemm_geglu") return {gemm_tiles(base, true)};
+  if (name == "pack_weight") return {pack_tiles(base)};
+  if (name == "attention") return {attention_tiles(base)};
+  if (name == "score") return {row_tiles(64)};
+  if (name == "action_head") return {row_tiles(1)};
+  return {row_tiles(16)};
+}
+
+Op pack_weight_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool geglu) {
+  jit::KernelSpec spec("pack_weight", target);
+  spec.set("T", to_string(dtype)).set("N", n).set("K", k).set("GEGLU", geglu ? "yes" : "no");
+  const Tile tile = pack_tiles(spec);
+  for (const jit::Param& param : tile.params) {
+    std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
+  }
+  return {{{tile.max_rows, std::move(spec), tile.rule}}};
+}
+
+int64_t packed_weight_size(const jit::Target& target, DType, int64_t n, int64_t k, bool geglu) {
+  const int64_t columns = gemm_tile(target).columns;
+  return panels(n, geglu ? columns / 2 : columns) * columns * k;
+}
+
+}  // namespace laya::model

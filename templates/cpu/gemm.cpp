@@ -1,0 +1,67 @@
+// out = act(a * w^T + bias), for weights that pack_weight laid out in panels.
+//
+//! entry gemm
+//! param T     word  fp32                    element type of a, w and out
+//! param N     int   8..1048576 step 8       columns of out
+//! param K     int   8..1048576 step 8       columns of a
+//! param BIAS  word  no yes                  whether bias is added (else it may be null)
+//! param ACT   word  none relu gelu          activation; gelu is exact
+//! param NR    int   4..128 step 4           columns of a panel: a multiple of the vector width
+//! param MR    int   1..24                   most rows of a register tile
+//! arg a     ptr   [rows, K] T
+//! arg w     ptr   [ceil(N / NR), K, NR] T, packed; columns past N are zero
+//! arg bias  ptr   [N] fp32
+//! arg out   ptr   [rows, N] T
+//! arg rows  i32   may be 0
+//
+// Launch: any multiple of ceil(N / NR) blocks. Each works on one panel and an equal share of the
+// rows; blocks of the same rows follow each other, so that these rows stay in the cache while the
+// panels stream through it.
+#include "register_tile.h"
+#include "vector_math.h"
+
+static_assert(NR % kWidth == 0, "panels are whole vectors");
+static_assert(MR * (NR / kWidth) <= kAccumulators, "the register tile spills");
+
+namespace {
+
+inline Vec activate(Vec x) {
+  if constexpr (ACT == ACT_relu) return max(x, 0);
+  if constexpr (ACT == ACT_gelu) return gelu(x);
+  return x;
+}
+
+/// Writes COLUMNS columns of a finished tile. Not inlined: one copy serves tiles of every height.
+template <int COLUMNS>
+__attribute__((noinline)) void write_tile(const fp32* tile, const fp32* bias, T* out, int rows) {
+  for (int row = 0; row < rows; ++row) {
+    for_vectors<COLUMNS>([&](int i, auto n) {
+      Vec x = load(tile + row * NR + i, n);
+      if constexpr (BIAS == BIAS_yes) x += load(bias + i, n);
+      store(out + static_cast<long long>(row) * N + i, activate(x), n);
+    });
+  }
+}
+
+}  // namespace
+
+extern "C" void gemm(const T* a, const T* w, const fp32* bias, T* out, int rows, Block block) {
+  constexpr int kPanels = (N + NR - 1) / NR;
+  const int panel = static_cast<int>(block.x % kPanels);
+  const Range range = share_of(rows, block.x / kPanels, block.nx / kPanels);
+  w += static_cast<long long>(panel) * K * NR;
+  if constexpr (BIAS == BIAS_yes) bias += panel * NR;
+  out += panel * NR;
+  for_tiles<MR>(range, [&](int first, auto count) {
+    RegisterTile<count.value, NR / kWidth> tile = {};
+    tile.template multiply<K, 1, NR>(a + static_cast<long long>(first) * K, w, K);
+    alignas(64) fp32 results[MR * NR];
+    tile.template store_to<NR>(results);
+    T* to = out + static_cast<long long>(first) * N;
+    if (N % NR == 0 || panel + 1 < kPanels) {
+      write_tile<NR>(results, bias, to, count);
+    } else {
+      write_tile<N % NR>(results, bias, to, count);
+    }
+  });
+}

@@ -1,0 +1,58 @@
+// out = gelu(u) * g with u = a * w[:N]^T and g = a * w[N:]^T, for weights that pack_weight laid out
+// in panels of NR columns: first NR / 2 of u, then the same ones of g.
+//
+//! entry gemm_geglu
+//! param T     word  fp32                    element type of a, w and out
+//! param N     int   8..1048576 step 8       columns of out
+//! param K     int   8..1048576 step 8       columns of a
+//! param NR    int   8..128 step 8           columns of a panel: a multiple of two vectors
+//! param MR    int   1..24                   most rows of a register tile
+//! arg a     ptr   [rows, K] T
+//! arg w     ptr   [ceil(N / (NR / 2)), K, NR] T, packed; columns past N are zero
+//! arg out   ptr   [rows, N] T
+//! arg rows  i32   may be 0
+//
+// Launch: any multiple of ceil(N / (NR / 2)) blocks, each with one panel and an equal share of the
+// rows, as in gemm.
+#include "register_tile.h"
+#include "vector_math.h"
+
+static_assert(NR % (2 * kWidth) == 0, "both halves of a panel are whole vectors");
+static_assert(MR * (NR / kWidth) <= kAccumulators, "the register tile spills");
+
+namespace {
+
+constexpr int kColumns = NR / 2;  ///< of out, per panel
+
+/// Writes COLUMNS columns of a finished tile. Not inlined: one copy serves tiles of every height.
+template <int COLUMNS>
+__attribute__((noinline)) void write_tile(const fp32* tile, T* out, int rows) {
+  for (int row = 0; row < rows; ++row) {
+    for_vectors<COLUMNS>([&](int i, auto n) {
+      const fp32* u = tile + row * NR + i;
+      store(out + static_cast<long long>(row) * N + i, gelu(load(u)) * load(u + kColumns), n);
+    });
+  }
+}
+
+}  // namespace
+
+extern "C" void gemm_geglu(const T* a, const T* w, T* out, int rows, Block block) {
+  constexpr int kPanels = (N + kColumns - 1) / kColumns;
+  const int panel = static_cast<int>(block.x % kPanels);
+  const Range range = share_of(rows, block.x / kPanels, block.nx / kPanels);
+  w += static_cast<long long>(panel) * K * NR;
+  out += panel * kColumns;
+  for_tiles<MR>(range, [&](int first, auto count) {
+    RegisterTile<count.value, NR / kWidth> tile = {};
+    tile.template multiply<K, 1, NR>(a + static_cast<long long>(first) * K, w, K);
+    alignas(64) fp32 results[MR * NR];
+    tile.template store_to<NR>(results);
+    T* to = out + static_cast<long long>(first) * N;
+    if (N % kColumns == 0 || panel + 1 < kPanels) {
+      write_tile<kColumns>(results, to, count);
+    } else {
+      write_tile<N % kColumns>(results, to, count);
+    }
+  });
+}

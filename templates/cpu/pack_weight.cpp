@@ -1,0 +1,47 @@
+// Rewrites a weight into the panels that gemm and gemm_geglu read: NR columns of the result side by
+// side, k by k, so that the inner loop of a product reads memory in a straight line. The last
+// panel is filled up with zeros.
+//
+//! entry pack_weight
+//! param T      word  fp32                   element type of w and packed
+//! param N      int   8..1048576 step 8      columns of the product
+//! param K      int   8..1048576 step 8      columns of w
+//! param GEGLU  word  no yes                 yes: w has 2N rows; see gemm_geglu for the panel
+//! param NR     int   4..128 step 4          columns of a panel
+//! arg w       ptr   [N, K] T, GEGLU: [2N, K]
+//! arg packed  ptr   [ceil(n / columns), K, NR] T with columns = NR, GEGLU: NR / 2
+//! arg n       i32   N, or fewer to pack the first rows only; may be 0
+//
+// Launch: any number of blocks, each with an equal share of the panels.
+#include "types.h"
+
+namespace {
+
+constexpr int kColumns = GEGLU == GEGLU_yes ? NR / 2 : NR;  ///< of the product, per panel
+constexpr int kStep = 8;  ///< values of k at a time: keeps what is written in the L1 cache
+
+/// Row of w that column `i` of a panel holds, or -1 past the end.
+inline int source_row(int panel, int i, int n) {
+  const int column = panel * kColumns + i % kColumns;
+  if (column >= n) return -1;
+  return i < kColumns ? column : N + column;
+}
+
+void pack_panel(const T* w, T* packed, int panel, int n) {
+  for (int k = 0; k < K; k += kStep) {
+    for (int i = 0; i < NR; ++i) {
+      const int row = source_row(panel, i, n);
+      const T* from = w + static_cast<long long>(row) * K + k;
+      for (int j = 0; j < kStep; ++j) packed[(k + j) * NR + i] = row < 0 ? T() : from[j];
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" void pack_weight(const T* w, T* packed, int n, Block block) {
+  const Range panels = share_of((n + kColumns - 1) / kColumns, block.x, block.nx);
+  for (int panel = panels.begin; panel < panels.end; ++panel) {
+    pack_panel(w, packed + static_cast<long long>(panel) * K * NR, panel, n);
+  }
+}

@@ -1,0 +1,44 @@
+// Element types of the CPU kernels, and what a block is told about its place in the grid.
+// Kernels see no system header, only the files of this folder. Every program is one translation
+// unit, so all that a header defines is local to it: what a kernel does not use leaves no code.
+#pragma once
+
+using fp32 = float;
+
+/// Storage only; load() converts.
+struct bf16 {
+  unsigned short bits;
+};
+struct fp16 {
+  unsigned short bits;
+};
+
+/// The index of this block and the size of the grid. The engine calls an entry once per block, in
+/// any order and on any threads.
+struct Block {
+  unsigned x, y, z;
+  unsigned nx, ny, nz;
+};
+
+namespace {
+
+/// Half-open.
+struct Range {
+  int begin, end;
+};
+
+/// The part of `count` items that share number `index` of `shares` equal ones works on. This is how
+/// row kernels follow any grid: the launch rule decides only how fine the work is split.
+inline Range share_of(int count, unsigned index, unsigned shares) {
+  const long long n = count;
+  return {static_cast<int>(n * index / shares), static_cast<int>(n * (index + 1) / shares)};
+}
+
+/// A number known to the compiler, passed as an argument: `Count<4>()`.
+template <int N>
+struct Count {
+  static constexpr int value = N;
+  constexpr operator int() const { return N; }
+};
+
+}  // namespace
