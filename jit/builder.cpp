@@ -39,12 +39,13 @@ Result<Builder::Job> Builder::prepare(const KernelSpec& spec) const {
   std::shared_lock lock(library_mutex_);
   LAYA_ASSIGN(auto source, library_.find(spec.template_name(), backend));
   LAYA_ASSIGN(std::string text, expand(*source, spec));
+  LAYA_ASSIGN(Signature signature, resolve_signature(*source, spec));
   ArtifactInputs inputs;
   inputs.headers = library_.reachable_headers(text, backend);
   inputs.source = std::move(text);
   inputs.options = (backend == Backend::kCuda ? cuda_ : cpu_)->options(spec.target());
   cache::Key key = artifact_key(spec, inputs);
-  return Job{std::move(source), std::move(inputs), std::move(key)};
+  return Job{source->entry, std::move(signature), std::move(inputs), std::move(key)};
 }
 
 std::optional<Artifact> Builder::find(const Job& job, const KernelSpec& spec) {
@@ -69,7 +70,7 @@ Result<Artifact> Builder::compile(const Job& job, const KernelSpec& spec) {
   request.name = spec.template_name() + (spec.target().backend == Backend::kCuda ? ".cu" : ".cpp");
   request.source = job.inputs.source;
   request.headers = job.inputs.headers;
-  request.entry = job.source->entry;
+  request.entry = job.entry;
   request.target = spec.target();
   request.options = job.inputs.options;
   auto output = compiler.compile(request);
@@ -96,12 +97,15 @@ tl::unexpected<Error> Builder::not_cached(const Job& job, const KernelSpec& spec
           " and compiling is switched off (LAYA_JIT=never): " + explain_miss(*store_, job.key));
 }
 
+BuiltArtifact Builder::finish(Job&& job, Artifact artifact, BuildSource source) {
+  return {std::move(artifact), source, std::move(job.entry), std::move(job.signature)};
+}
+
 Result<BuiltArtifact> Builder::build(const KernelSpec& spec) {
   LAYA_ASSIGN(Job job, prepare(spec));
   if (auto found = find(job, spec)) {
     ++disk_hits_;
-    return BuiltArtifact{std::move(*found), BuildSource::kUserCache, job.source->entry,
-                         job.source->signature};
+    return finish(std::move(job), std::move(*found), BuildSource::kUserCache);
   }
   if (mode_ == JitMode::kNever) {
     ++failed_;
@@ -112,16 +116,14 @@ Result<BuiltArtifact> Builder::build(const KernelSpec& spec) {
     ++failed_;
     return tl::make_unexpected(std::move(artifact).error());
   }
-  return BuiltArtifact{std::move(*artifact), BuildSource::kCompiled, job.source->entry,
-                       job.source->signature};
+  return finish(std::move(job), std::move(*artifact), BuildSource::kCompiled);
 }
 
 Result<BuiltArtifact> Builder::rebuild(const KernelSpec& spec) {
   LAYA_ASSIGN(Job job, prepare(spec));
   if (mode_ == JitMode::kNever) return not_cached(job, spec);
   LAYA_ASSIGN(Artifact artifact, compile(job, spec));
-  return BuiltArtifact{std::move(artifact), BuildSource::kCompiled, job.source->entry,
-                       job.source->signature};
+  return finish(std::move(job), std::move(artifact), BuildSource::kCompiled);
 }
 
 void Builder::count_into(EngineStats& stats) const {

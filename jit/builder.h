@@ -46,13 +46,15 @@ class Builder {
 
  private:
   struct Job {
-    std::shared_ptr<const Template> source;
+    std::string entry;
+    Signature signature;
     ArtifactInputs inputs;
     cache::Key key;
   };
   Result<Job> prepare(const KernelSpec& spec) const;
   std::optional<Artifact> find(const Job& job, const KernelSpec& spec);
   Result<Artifact> compile(const Job& job, const KernelSpec& spec);
+  static BuiltArtifact finish(Job&& job, Artifact artifact, BuildSource source);
   tl::unexpected<Error> not_cached(const Job& job, const KernelSpec& spec);
   void log(LogLevel level, const std::string& line) const;
 

@@ -1,9 +1,9 @@
+// Reads the declaration of a template. What becomes of it: template_expand.cpp.
 #include "jit/template.h"
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
-#include <optional>
+
+#include "jit/template_text.h"
 
 namespace laya::jit {
 namespace {
@@ -14,10 +14,12 @@ struct KindName {
   int bytes;
 };
 constexpr KindName kKinds[] = {
-    {ArgKind::kPointer, "ptr", 8}, {ArgKind::kI32, "i32", 4}, {ArgKind::kU32, "u32", 4},
-    {ArgKind::kI64, "i64", 8},     {ArgKind::kU64, "u64", 8}, {ArgKind::kF32, "f32", 4},
-    {ArgKind::kF64, "f64", 8},
+    {ArgKind::kPointer, "ptr", 8}, {ArgKind::kI32, "i32", 4},       {ArgKind::kU32, "u32", 4},
+    {ArgKind::kI64, "i64", 8},     {ArgKind::kU64, "u64", 8},       {ArgKind::kF32, "f32", 4},
+    {ArgKind::kF64, "f64", 8},     {ArgKind::kTensorMap, "map", 8},
 };
+
+constexpr int kMapFields = 5;
 
 const KindName& row_of(ArgKind kind) {
   return kKinds[static_cast<size_t>(kind)];
@@ -41,13 +43,6 @@ bool mentions(std::string_view code, std::string_view name) {
     if (begins && (end == code.size() || !is_word(code[end]) || code[end] == '_')) return true;
   }
   return false;
-}
-
-std::optional<int64_t> parse_int(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 /// Cuts space-separated items off the front of a line.
@@ -150,7 +145,7 @@ class DeclarationParser {
   }
 
   Result<void> arg(LineReader& reader) {
-    ArgDecl decl;
+    ArgTemplate decl;
     decl.name = reader.next();
     if (!is_identifier(decl.name)) return bad("the argument's name is no identifier");
     const std::string_view kind = reader.next();
@@ -158,10 +153,17 @@ class DeclarationParser {
                                    [&](const KindName& k) { return kind == k.name; });
     if (row == std::end(kKinds)) {
       return bad("argument '" + decl.name + "' has kind '" + std::string(kind) +
-                 "', which is none of ptr, i32, u32, i64, u64, f32, f64");
+                 "', which is none of ptr, i32, u32, i64, u64, f32, f64, map");
     }
     decl.kind = row->kind;
-    result_.signature.push_back(std::move(decl));
+    if (decl.kind == ArgKind::kTensorMap) {
+      if (result_.backend != Backend::kCuda) return bad("only CUDA kernels have map arguments");
+      for (int i = 0; i < kMapFields; ++i) decl.map_fields.emplace_back(reader.next());
+      if (decl.map_fields.back().empty()) {
+        return bad("a map needs a dtype, rows, columns, box rows and box columns");
+      }
+    }
+    result_.args.push_back(std::move(decl));
     return {};
   }
 
@@ -174,85 +176,6 @@ class DeclarationParser {
   int number_ = 0;
 };
 
-std::string allowed(const ParamDecl& decl) {
-  if (decl.is_int) {
-    std::string text = std::to_string(decl.min) + ".." + std::to_string(decl.max);
-    if (decl.step != 1) text += " in steps of " + std::to_string(decl.step);
-    return text;
-  }
-  std::string text;
-  for (const std::string& word : decl.words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
-bool accepts(const ParamDecl& decl, const ParamValue& value) {
-  if (const auto* number = std::get_if<int64_t>(&value)) {
-    return decl.is_int && *number >= decl.min && *number <= decl.max && *number % decl.step == 0;
-  }
-  const std::string& word = std::get<std::string>(value);
-  return !decl.is_int && std::find(decl.words.begin(), decl.words.end(), word) != decl.words.end();
-}
-
-Result<void> check_params(const Template& source, const KernelSpec& spec) {
-  const auto bad = [&](const std::string& what) {
-    return fail(ErrorKind::kBadSpec, spec.to_string() + ": " + what);
-  };
-  const auto& given = spec.params();
-  for (const ParamDecl& decl : source.params) {
-    const auto at = std::find_if(given.begin(), given.end(),
-                                 [&](const Param& p) { return p.name == decl.name; });
-    if (at == given.end()) {
-      return bad("parameter " + decl.name + " is missing; allowed: " + allowed(decl));
-    }
-    if (!accepts(decl, at->value)) {
-      return bad("parameter " + decl.name + " has no legal value; allowed: " + allowed(decl));
-    }
-  }
-  for (const Param& param : given) {
-    const bool known = std::any_of(source.params.begin(), source.params.end(),
-                                   [&](const ParamDecl& d) { return d.name == param.name; });
-    if (!known) return bad("template '" + source.name + "' has no parameter " + param.name);
-  }
-  return {};
-}
-
-void append_int(std::string& out, const std::string& name, int64_t value) {
-  const bool fits =
-      value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max();
-  out += std::string("constexpr ") + (fits ? "int " : "long long ") + name + " = " +
-         std::to_string(value) + (fits ? ";\n" : "LL;\n");
-}
-
-void append_constant(std::string& out, const ParamDecl& decl, const ParamValue& value) {
-  if (decl.is_int) return append_int(out, decl.name, std::get<int64_t>(value));
-  const std::string& word = std::get<std::string>(value);
-  if (decl.is_dtype()) {
-    out += "using " + decl.name + " = " + word + ";\n";
-    return append_int(out, decl.name + "_BYTES", word == "fp32" ? 4 : 2);
-  }
-  for (size_t i = 0; i < decl.words.size(); ++i) {
-    append_int(out, decl.name + "_" + decl.words[i], static_cast<int64_t>(i));
-  }
-  out += "constexpr int " + decl.name + " = " + decl.name + "_" + word + ";\n";
-}
-
-/// The function that every CPU kernel is called through, whatever its arguments.
-std::string cpu_launcher(const Template& source) {
-  static constexpr const char* kTypes[] = {"LayaAnyPointer",     "int",   "unsigned", "long long",
-                                           "unsigned long long", "float", "double"};
-  std::string out =
-      "\n#line 1 \"launch\"\nnamespace {\nstruct LayaAnyPointer {\n  void* value;\n"
-      "  template <class U>\n  operator U*() const { return static_cast<U*>(value); }\n};\n}\n"
-      "extern \"C\" void laya_launch(void* const* args, const Block* block) {\n  " +
-      source.entry + "(";
-  for (size_t i = 0; i < source.signature.size(); ++i) {
-    out += std::string("*static_cast<const ") +
-           kTypes[static_cast<size_t>(source.signature[i].kind)] + "*>(args[" + std::to_string(i) +
-           "]), ";
-  }
-  return out + "*block);\n}\n";
-}
-
 }  // namespace
 
 int size_of(ArgKind kind) {
@@ -263,9 +186,7 @@ const char* to_string(ArgKind kind) {
 }
 
 bool ParamDecl::is_dtype() const {
-  return !is_int && std::all_of(words.begin(), words.end(), [](const std::string& word) {
-    return word == "fp32" || word == "bf16" || word == "fp16";
-  });
+  return !is_int && std::all_of(words.begin(), words.end(), is_dtype_word);
 }
 
 Result<Template> parse_template(std::string name, Backend backend, std::string text) {
@@ -285,27 +206,6 @@ Result<Template> parse_template(std::string name, Backend backend, std::string t
   }
   LAYA_TRY(parser.finish(code));
   return result;
-}
-
-Result<std::string> expand(const Template& source, const KernelSpec& spec) {
-  LAYA_TRY(check_params(source, spec));
-  const bool is_cpu = source.backend == Backend::kCpu;
-  const bool has_dtype = std::any_of(source.params.begin(), source.params.end(),
-                                     [](const ParamDecl& d) { return d.is_dtype(); });
-  std::string out;
-  if (is_cpu) {
-    out += "#include \"types.h\"\n";
-  } else if (has_dtype) {
-    out += "#include \"types.cuh\"\n";
-  }
-  for (const ParamDecl& decl : source.params) {
-    const auto at = std::find_if(spec.params().begin(), spec.params().end(),
-                                 [&](const Param& p) { return p.name == decl.name; });
-    append_constant(out, decl, at->value);
-  }
-  out += "#line 1 \"" + source.name + (is_cpu ? ".cpp\"\n" : ".cu\"\n") + source.text;
-  if (is_cpu) out += cpu_launcher(source);
-  return out;
 }
 
 }  // namespace laya::jit

@@ -8,7 +8,15 @@
 //   //! arg    rows i32                             rows of a and out; may be 0
 //
 // Two or more spaces end the list of words (which single spaces separate); what follows the last
-// item of a line is a comment. Argument kinds: ptr, i32, u32, i64, u64, f32, f64.
+// item of a line is a comment. Argument kinds: ptr, i32, u32, i64, u64, f32, f64, and, for CUDA,
+//
+//   //! arg    a    map T rows K BM BK              [rows, K] T, read in boxes of [BM, BK]
+//
+// which callers pass as a device pointer and the kernel receives as a tensor map (128 bytes, a
+// `const __grid_constant__` value) of a row-major matrix: element type, rows, columns, box rows,
+// box columns. Rows may name an i32 argument; all else is a number, an int parameter or a product
+// such as 3*HEADS*64. Boxes lie in shared memory with the 128-byte swizzle; what is outside reads
+// as 0.
 //
 // Expanding writes the parameters as constants in front of the text:
 //   int N = 768      ->  constexpr int N = 768;           (long long where it does not fit)
@@ -32,16 +40,27 @@
 
 namespace laya::jit {
 
-enum class ArgKind : uint8_t { kPointer, kI32, kU32, kI64, kU64, kF32, kF64 };
+enum class ArgKind : uint8_t { kPointer, kI32, kU32, kI64, kU64, kF32, kF64, kTensorMap };
 
-/// Size of an argument in bytes: 8 for a pointer.
+/// Size in bytes of an argument as a caller passes it: 8 for a pointer or a tensor map.
 int size_of(ArgKind kind);
 /// As written after `//! arg name`.
 const char* to_string(ArgKind kind);
 
+/// The matrix behind a kTensorMap argument.
+struct TensorMapShape {
+  std::string dtype;    ///< "fp32", "bf16" or "fp16"
+  int rows_arg = -1;    ///< index of the i32 argument that holds the number of rows, or
+  int64_t rows = 0;     ///< the number itself, where rows_arg is -1
+  int64_t columns = 0;  ///< elements in a row; rows follow each other without a gap
+  int64_t box_rows = 0, box_columns = 0;
+  bool operator==(const TensorMapShape&) const = default;
+};
+
 struct ArgDecl {
   std::string name;
-  ArgKind kind;
+  ArgKind kind = ArgKind::kPointer;
+  TensorMapShape map = {};  ///< of kTensorMap only
   bool operator==(const ArgDecl&) const = default;
 };
 using Signature = std::vector<ArgDecl>;
@@ -54,17 +73,28 @@ struct ParamDecl {
   bool is_dtype() const;               ///< a word that only admits fp32, bf16, fp16
 };
 
+/// An argument as declared; the fields of a map are resolved once the parameters are known.
+struct ArgTemplate {
+  std::string name;
+  ArgKind kind = ArgKind::kPointer;
+  std::vector<std::string> map_fields;  ///< of a map: dtype, rows, columns, box rows, box columns
+  bool operator==(const ArgTemplate&) const = default;
+};
+
 struct Template {
   std::string name;  ///< file name without folder and extension
   Backend backend;
   std::string entry;
   std::vector<ParamDecl> params;
-  Signature signature;
+  std::vector<ArgTemplate> args;
   std::string text;
 };
 
 /// Reads the declaration. kBadSpec names the template, the line and what is wrong with it.
 Result<Template> parse_template(std::string name, Backend backend, std::string text);
+
+/// The arguments of the kernel that `spec` asks for. kBadSpec: a field of a map makes no sense.
+Result<Signature> resolve_signature(const Template& source, const KernelSpec& spec);
 
 /// The source to compile for `spec`: constants, then `#line 1 "name.cu"`, then the text.
 /// kBadSpec names an unknown, missing or illegal parameter together with what is allowed.

@@ -60,7 +60,46 @@ TEST_CASE("a declaration is read with its comments left out") {
   CHECK(parsed.params[1].max == 64);
   CHECK(parsed.params[1].step == 8);
   CHECK_FALSE(parsed.params[2].is_dtype());
-  CHECK(parsed.signature == Signature{{"a", ArgKind::kPointer}, {"count", ArgKind::kI32}});
+  REQUIRE(parsed.args.size() == 2);
+  CHECK(parsed.args[0] == ArgTemplate{"a", ArgKind::kPointer, {}});
+  CHECK(parsed.args[1] == ArgTemplate{"count", ArgKind::kI32, {}});
+}
+
+TEST_CASE("the fields of a map argument become numbers once the parameters are known") {
+  const auto parsed = parse_template("m", Backend::kCuda,
+                                     "//! entry m\n//! param T word bf16 fp16\n"
+                                     "//! param H int 1..64\n"
+                                     "//! arg a map T rows 3*H*64 128 64    [rows, 3*H*64] T\n"
+                                     "//! arg w map fp32 H 8 H 8\n//! arg rows i32\nT H\n");
+  REQUIRE_MESSAGE(parsed, parsed.error().message);
+  const KernelSpec wanted =
+      KernelSpec("m", {Backend::kCuda, "sm_90a"}).set("T", "fp16").set("H", 12);
+  const auto signature = resolve_signature(*parsed, wanted);
+  REQUIRE_MESSAGE(signature, signature.error().message);
+  CHECK((*signature)[0].map == TensorMapShape{"fp16", 2, 0, 2304, 128, 64});
+  CHECK((*signature)[1].map == TensorMapShape{"fp32", -1, 12, 8, 12, 8});
+  CHECK(size_of((*signature)[0].kind) == 8);
+}
+
+TEST_CASE("a map argument that makes no sense is refused") {
+  const auto resolve_error = [](const std::string& fields) {
+    const auto parsed =
+        parse_template("m", Backend::kCuda,
+                       "//! entry m\n//! param N int 1..64\n//! arg a map " + fields + "\nN\n");
+    if (!parsed) return parsed.error().message;
+    const auto signature =
+        resolve_signature(*parsed, KernelSpec("m", {Backend::kCuda, "sm_90a"}).set("N", 8));
+    REQUIRE_FALSE(signature);
+    CHECK(signature.error().kind == ErrorKind::kBadSpec);
+    return signature.error().message;
+  };
+  CHECK(contains(resolve_error("N N N N N"), "'N' of a map argument is no dtype"));
+  CHECK(contains(resolve_error("bf16 rows N N N"), "'rows' of a map argument is no product"));
+  CHECK(contains(resolve_error("bf16 N 2**N N N"), "is no product"));
+  CHECK(contains(resolve_error("bf16 N N N"), "a map needs"));
+  const auto on_cpu =
+      parse_template("m", Backend::kCpu, "//! entry m\n//! arg a map bf16 1 1 1 1\n");
+  CHECK(contains(on_cpu.error().message, "only CUDA"));
 }
 
 TEST_CASE("expanding puts the parameters in front as constants") {
