@@ -123,16 +123,21 @@ Result<void> validate_row(const Row& row, const Config& config) {
   return {};
 }
 
-Result<void> validate_rows(std::span<const Row> rows, const Config& config) {
-  int64_t tokens = 0;
+Result<void> validate_each_row(std::span<const Row> rows, const Config& config) {
   for (size_t i = 0; i < rows.size(); ++i) {
     if (auto checked = validate_row(rows[i], config); !checked) {
       Error error = std::move(checked).error();
       error.message = "row " + std::to_string(i) + ": " + error.message;
       return tl::make_unexpected(std::move(error));
     }
-    tokens += std::ssize(rows[i].ids);
   }
+  return {};
+}
+
+Result<void> validate_rows(std::span<const Row> rows, const Config& config) {
+  LAYA_TRY(validate_each_row(rows, config));
+  int64_t tokens = 0;
+  for (const Row& row : rows) tokens += std::ssize(row.ids);
   if (tokens <= kMaxBatchTokens) return {};
   return fail(ErrorKind::kBadInput, "a batch of " + std::to_string(tokens) +
                                         " tokens, allowed: at most " +

@@ -24,7 +24,9 @@ inline constexpr int64_t kMaxBatchTokens = int64_t{1} << 20;
 
 /// kBadInput names the field, its value and what is allowed.
 Result<void> validate_row(const Row& row, const Config& config);
-/// Every row, and the batch's size. Messages begin with the row's number: "row 3: ".
+/// Every row on its own. Messages begin with the row's number: "row 3: ".
+Result<void> validate_each_row(std::span<const Row> rows, const Config& config);
+/// Every row, and that all of them together are not too large for one batch.
 Result<void> validate_rows(std::span<const Row> rows, const Config& config);
 
 /// Run-time sizes of one forward pass. Kernels are launched over these, so that one recorded graph

@@ -15,6 +15,9 @@ struct Checkpoint {
 
   /// A tensor that tensor_layout(config) names, and so exists.
   const Tensor& tensor(std::string_view name) const { return *weights.find(name); }
+
+  /// Of the embedding table, which is kept as it is: a Plan depends on it.
+  DType table_dtype() const { return tensor("encoder.embeddings.tok_embeddings.weight").dtype; }
 };
 
 /// Reads rl_agent_config.json, encoder/config.json and the header of model.safetensors.

@@ -1,0 +1,187 @@
+#include "model/forward.h"
+
+#include "model/workspace.h"
+
+namespace laya::model {
+namespace {
+
+// One pass over one batch. Steps leave what the next one reads in the buffers named in
+// model/workspace.h; between layers the residual stream is x plus the pending delta.
+class Forward {
+ public:
+  Forward(const ForwardModel& model, const ShapeClass& shape, std::byte* workspace,
+          jit::Stream& stream)
+      : config_(model.config),
+        loaded_(model.plan),
+        plan_(model.plan.plan()),
+        weights_(model.weights),
+        shape_(shape),
+        stream_(stream),
+        batch_(shape),
+        tokens_(static_cast<int32_t>(shape.tokens)),
+        gathered_(static_cast<int32_t>(shape.gathered())) {
+    const WorkspaceLayout layout(config_, plan_.precision.compute, shape);
+    input_ = reinterpret_cast<const int32_t*>(workspace + layout.input);
+    logits_ = reinterpret_cast<float*>(workspace + layout.output);
+    x_ = reinterpret_cast<float*>(workspace + layout.x);
+    a_ = workspace + layout.a;
+    delta_ = workspace + layout.delta;
+    wide_ = workspace + layout.wide;
+    gathered_x_ = reinterpret_cast<float*>(workspace + layout.gathered_x);
+    gathered_a_ = workspace + layout.gathered_a;
+  }
+
+  Result<void> run() {
+    LAYA_TRY(embed());
+    for (size_t i = 0; i < weights_.encoder.size(); ++i) LAYA_TRY(encoder_layer(i));
+    LAYA_TRY(enter_head());
+    for (size_t i = 0; i + 1 < weights_.head.size(); ++i) LAYA_TRY(head_layer(i));
+    LAYA_TRY(last_head_layer());
+    return decide();
+  }
+
+ private:
+  Result<void> embed() {
+    return loaded_.launch(stream_, plan_.embed_norm, tokens_, input_ + batch_.ids,
+                          weights_.embedding, weights_.embedding_norm, x_, a_, kNormEps, tokens_);
+  }
+
+  Result<void> encoder_layer(size_t index) {
+    const EncoderLayerWeights& layer = weights_.encoder[index];
+    // Layer 0 has no norm: the embedding's norm has just been applied.
+    if (index > 0) LAYA_TRY(add_norm(layer.attn_norm));
+    LAYA_TRY(product(plan_.qkv, a_, {layer.qkv}, wide_, tokens_));
+    const bool sliding = config_.sliding[index];
+    LAYA_TRY(rotate(sliding ? weights_.sliding_rope : weights_.full_rope));
+    LAYA_TRY(sliding ? attend(plan_.sliding_attention, batch_.sliding_tiles, shape_.sliding_tiles)
+                     : attend(plan_.full_attention, batch_.full_tiles, shape_.full_tiles));
+    LAYA_TRY(product(plan_.attn_out, a_, {layer.attn_out}, delta_, tokens_));
+
+    LAYA_TRY(add_norm(layer.mlp_norm));
+    LAYA_TRY(
+        loaded_.launch(stream_, plan_.mlp_in.multiply, tokens_, a_, layer.mlp_in, wide_, tokens_));
+    return product(plan_.mlp_out, wide_, {layer.mlp_out}, delta_, tokens_);
+  }
+
+  // Ends the encoder: final norm, type embedding and the first norm of the head in one kernel.
+  Result<void> enter_head() {
+    const NormWeights& norm = weights_.head.front().norm1;
+    return loaded_.launch(stream_, plan_.final_norm, tokens_, x_, delta_, weights_.final_norm,
+                          weights_.type_embedding, input_ + batch_.types, norm.weight, norm.bias,
+                          a_, kNormEps, tokens_);
+  }
+
+  // Expects the layer's norm1 done; does that of the next layer.
+  Result<void> head_layer(size_t index) {
+    const HeadLayerWeights& layer = weights_.head[index];
+    LAYA_TRY(head_attention(layer));
+    LAYA_TRY(head_mlp(layer, a_, x_, a_, tokens_));
+    return add_norm(weights_.head[index + 1].norm1, x_, a_, tokens_);
+  }
+
+  // Of the last layer's output only the first token of each row and the markers are read, so all
+  // that follows the attention is done for these rows alone.
+  Result<void> last_head_layer() {
+    const HeadLayerWeights& layer = weights_.head.back();
+    LAYA_TRY(head_attention(layer));
+    LAYA_TRY(loaded_.launch(stream_, plan_.gather_rows, gathered_, input_ + batch_.gather, a_, x_,
+                            gathered_a_, gathered_x_, gathered_));
+    return head_mlp(layer, gathered_a_, gathered_x_, gathered_a_, gathered_);
+  }
+
+  Result<void> head_attention(const HeadLayerWeights& layer) {
+    LAYA_TRY(product(plan_.head_qkv, a_, layer.qkv, wide_, tokens_));
+    return attend(plan_.full_attention, batch_.full_tiles, shape_.full_tiles);
+  }
+
+  // From the output of attention to the delta of the MLP, over `rows` rows.
+  Result<void> head_mlp(const HeadLayerWeights& layer, const void* attended, float* x, void* normed,
+                        int32_t rows) {
+    LAYA_TRY(product(plan_.head_attn_out, attended, layer.attn_out, delta_, rows));
+    LAYA_TRY(add_norm(layer.norm2, x, normed, rows));
+    LAYA_TRY(product(plan_.head_mlp_in, normed, layer.mlp_in, wide_, rows));
+    return product(plan_.head_mlp_out, wide_, layer.mlp_out, delta_, rows);
+  }
+
+  // Scorer and action head. Rows of first tokens come before those of markers.
+  Result<void> decide() {
+    float* const normed = x_;  // the whole residual stream has served its purpose
+    LAYA_TRY(loaded_.launch(stream_, plan_.scorer_norm, gathered_, gathered_x_, delta_,
+                            weights_.scorer_norm.weight, weights_.scorer_norm.bias, normed,
+                            kNormEps, gathered_));
+    const int64_t first_marker = shape_.rows * config_.hidden_size;
+    float* const hidden = gathered_x_ + first_marker;  // the markers' part has, too
+    const auto markers = static_cast<int32_t>(shape_.markers);
+    const auto rows = static_cast<int32_t>(shape_.rows);
+    LAYA_TRY(product(plan_.scorer_hidden, normed + first_marker, weights_.scorer_hidden, hidden,
+                     markers));
+    LAYA_TRY(loaded_.launch(stream_, plan_.score, markers, hidden, weights_.scorer_out.weight,
+                            weights_.scorer_out.bias, logits_, markers));
+    return loaded_.launch(stream_, plan_.action_head, rows, gathered_x_, logits_,
+                          input_ + batch_.marker_offsets, weights_.action_hidden.weight,
+                          weights_.action_hidden.bias, weights_.action_out.weight,
+                          weights_.action_out.bias, logits_ + shape_.markers, rows);
+  }
+
+  Result<void> product(const MatrixOp& op, const void* a, const LinearWeights& weights, void* out,
+                       int32_t rows) {
+    return loaded_.launch(stream_, op.multiply, rows, a, weights.weight, weights.bias, out, rows);
+  }
+
+  // x += delta; a = norm of x, without a bias.
+  Result<void> add_norm(const void* weight) {
+    const void* const no_bias = nullptr;
+    return loaded_.launch(stream_, plan_.add_norm, tokens_, x_, delta_, weight, no_bias, a_,
+                          kNormEps, tokens_);
+  }
+  Result<void> add_norm(const NormWeights& norm, float* x, void* out, int32_t rows) {
+    return loaded_.launch(stream_, plan_.add_norm_bias, rows, x, delta_, norm.weight, norm.bias,
+                          out, kNormEps, rows);
+  }
+
+  Result<void> rotate(const RopeTable& table) {
+    return loaded_.launch(stream_, plan_.rope, tokens_, wide_, table.cos, table.sin,
+                          input_ + batch_.positions, tokens_);
+  }
+
+  // a = attention of qkv in the wide buffer.
+  Result<void> attend(const Op& op, int64_t tiles_offset, int64_t tiles) {
+    return loaded_.launch_tiles(stream_, op, tokens_, tiles, wide_, a_, input_ + batch_.cu_seqlens,
+                                input_ + tiles_offset, static_cast<int32_t>(tiles));
+  }
+
+  const Config& config_;
+  const LoadedPlan& loaded_;
+  const Plan& plan_;
+  const Weights& weights_;
+  const ShapeClass& shape_;
+  jit::Stream& stream_;
+  const BatchLayout batch_;
+  const int32_t tokens_;
+  const int32_t gathered_;
+
+  const int32_t* input_;
+  float* logits_;
+  float* x_;
+  void* a_;
+  void* delta_;
+  void* wide_;
+  float* gathered_x_;
+  void* gathered_a_;
+};
+
+}  // namespace
+
+TileSizes tile_sizes(const Plan& plan, int64_t tokens) {
+  const auto size = [&](const Op& op) {
+    return op.variants.empty() ? 1 : op.choose(tokens).rule.rows_per_block;
+  };
+  return {size(plan.full_attention), size(plan.sliding_attention)};
+}
+
+Result<void> run_forward(const ForwardModel& model, const ShapeClass& shape, std::byte* workspace,
+                         jit::Stream& stream) {
+  return Forward(model, shape, workspace, stream).run();
+}
+
+}  // namespace laya::model
