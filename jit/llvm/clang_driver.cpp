@@ -5,7 +5,6 @@
 #include <clang/CodeGen/CodeGenAction.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/CompilerInvocation.h>
-#include <clang/Frontend/TextDiagnosticBuffer.h>
 #include <clang/Frontend/TextDiagnosticPrinter.h>
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/Support/MemoryBuffer.h>
@@ -54,7 +53,7 @@ class Compilation {
   /// False: the log says why.
   bool run() {
     if (!add_files() || !parse_options()) return false;
-    instance_.createDiagnostics(new clang::TextDiagnosticPrinter(log_, &diagnostic_options_));
+    instance_.createDiagnostics(new clang::TextDiagnosticPrinter(log_, diagnostic_options_.get()));
     instance_.createFileManager(files_);
     instance_.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object_));
     clang::EmitObjAction action;
@@ -84,8 +83,8 @@ class Compilation {
     arguments.push_back(source_path_.c_str());
     // Clang reports bad options before it has a CompilerInstance to report them with.
     clang::DiagnosticsEngine diagnostics(
-        new clang::DiagnosticIDs, new clang::DiagnosticOptions,
-        new clang::TextDiagnosticPrinter(log_, &diagnostic_options_));
+        new clang::DiagnosticIDs, diagnostic_options_,
+        new clang::TextDiagnosticPrinter(log_, diagnostic_options_.get()));
     return clang::CompilerInvocation::CreateFromArgs(instance_.getInvocation(), arguments,
                                                      diagnostics);
   }
@@ -96,7 +95,8 @@ class Compilation {
   std::string log_text_;
   llvm::raw_string_ostream log_{log_text_};
   llvm::SmallVector<char, 0> object_;
-  clang::DiagnosticOptions diagnostic_options_;
+  llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> diagnostic_options_{
+      new clang::DiagnosticOptions};
   clang::CompilerInstance instance_;
 };
 
