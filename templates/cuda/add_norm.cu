@@ -1,0 +1,46 @@
+// x += delta on the fp32 residual stream, then out = LN(x) * weight + bias.
+//
+//! entry  add_norm
+//! param  T           word  fp32 bf16 fp16        elements of delta
+//! param  O           word  fp32 bf16 fp16        elements of out
+//! param  D           int   8..16384 step 8       columns
+//! param  DELTA       word  no yes                no: delta is never read, x never written
+//! param  BIAS        word  no yes                no: bias is never read
+//! param  ROW_THREADS int   32..512 step 32       tile: threads of one row, a power of two
+//! param  ROWS        int   1..16                 tile: rows of a block
+//!
+//! arg    x           ptr                         [rows, D] fp32, updated
+//! arg    delta       ptr                         [rows, D] T
+//! arg    weight      ptr                         [D] fp32
+//! arg    bias        ptr                         [D] fp32
+//! arg    out         ptr                         [rows, D] O, written
+//! arg    eps         f32                         added to the variance
+//! arg    rows        i32                         may be 0 (with an empty grid)
+//
+// All pointers are aligned to 16 bytes.
+// Launch: grid.x = ceil(rows / ROWS), block.x = ROWS * ROW_THREADS. No dynamic shared memory.
+#include "norm.cuh"
+
+extern "C" __global__ void __launch_bounds__(ROWS* ROW_THREADS)
+    add_norm(float* x, const T* delta, const float* weight, const float* bias, O* out, float eps,
+             int rows) {
+  const int row = blockIdx.x * ROWS + threadIdx.x / ROW_THREADS;
+  const bool inside = row < rows;  // threads outside take part in the barriers of normalize()
+  const long long at = static_cast<long long>(inside ? row : 0) * D;
+
+  NormRow<D, ROW_THREADS> values;
+  values.for_each([&](int column, Float8& v) {
+    v = load8(x + at + column);
+    if (DELTA) v = add(v, load8(delta + at + column));
+  });
+  if (DELTA && inside) {
+    values.for_each([&](int column, const Float8& v) { store8(x + at + column, v); });
+  }
+  values.normalize(eps);
+  if (!inside) return;
+  values.for_each([&](int column, const Float8& v) {
+    const Float8 factor = load8(weight + column);
+    store8(out + at + column,
+           BIAS ? scale_and_add(v, factor, load8(bias + column)) : scale(v, factor));
+  });
+}

@@ -1,0 +1,50 @@
+// The step from the encoder to the decision head: x = LN(x + delta) * weight + type_table[type],
+// which becomes the head's residual stream, and out = LN(x) * norm_weight + norm_bias, the input
+// of the head's first layer.
+//
+//! entry  final_norm
+//! param  T           word  fp32 bf16 fp16        elements of delta and out
+//! param  D           int   8..16384 step 8       columns
+//! param  ROW_THREADS int   32..512 step 32       tile: threads of one row, a power of two
+//! param  ROWS        int   1..16                 tile: rows of a block
+//!
+//! arg    x           ptr                         [rows, D] fp32, replaced
+//! arg    delta       ptr                         [rows, D] T
+//! arg    weight      ptr                         [D] fp32
+//! arg    type_table  ptr                         [3, D] fp32
+//! arg    types       ptr                         [rows] i32, rows of type_table
+//! arg    norm_weight ptr                         [D] fp32
+//! arg    norm_bias   ptr                         [D] fp32
+//! arg    out         ptr                         [rows, D] T, written
+//! arg    eps         f32                         added to both variances
+//! arg    rows        i32                         may be 0 (with an empty grid)
+//
+// Pointers to rows are aligned to 16 bytes.
+// Launch: grid.x = ceil(rows / ROWS), block.x = ROWS * ROW_THREADS. No dynamic shared memory.
+#include "norm.cuh"
+
+extern "C" __global__ void __launch_bounds__(ROWS* ROW_THREADS)
+    final_norm(float* x, const T* delta, const float* weight, const float* type_table,
+               const int* types, const float* norm_weight, const float* norm_bias, T* out,
+               float eps, int rows) {
+  const int row = blockIdx.x * ROWS + threadIdx.x / ROW_THREADS;
+  const bool inside = row < rows;  // threads outside take part in the barriers of normalize()
+  const long long at = static_cast<long long>(inside ? row : 0) * D;
+  const float* type = type_table + static_cast<long long>(inside ? types[row] : 0) * D;
+
+  NormRow<D, ROW_THREADS> values;
+  values.for_each([&](int column, Float8& v) {
+    v = add(load8(x + at + column), load8(delta + at + column));
+  });
+  values.normalize(eps);
+  values.for_each([&](int column, Float8& v) {
+    v = scale_and_add(v, load8(weight + column), load8(type + column));
+    if (inside) store8(x + at + column, v);
+  });
+  values.normalize(eps);
+  if (!inside) return;
+  values.for_each([&](int column, const Float8& v) {
+    store8(out + at + column,
+           scale_and_add(v, load8(norm_weight + column), load8(norm_bias + column)));
+  });
+}

@@ -1,0 +1,33 @@
+// a_out = a[index] and x_out = x[index]: the few rows that the last layers still need, of the
+// activations and of the residual stream.
+//
+//! entry  gather_rows
+//! param  T      word  fp32 bf16 fp16             elements of a
+//! param  D      int   8..16777216 step 8         columns
+//!
+//! arg    index  ptr                              [n] i32, rows of a and x
+//! arg    a      ptr                              [rows, D] T
+//! arg    x      ptr                              [rows, D] fp32
+//! arg    a_out  ptr                              [n, D] T, written
+//! arg    x_out  ptr                              [n, D] fp32, written
+//! arg    n      i32                              may be 0 (with an empty grid)
+//
+// Pointers to rows are aligned to 16 bytes.
+// Launch: grid.x = n, any one-dimensional block. No dynamic shared memory.
+#include "types.cuh"
+
+template <class Elem>
+__device__ inline void copy_row(Elem* to, const Elem* from) {
+  for (int column = threadIdx.x * 8; column < D; column += blockDim.x * 8) {
+    store8(to + column, load8(from + column));
+  }
+}
+
+extern "C" __global__ void gather_rows(const int* index, const T* a, const float* x, T* a_out,
+                                       float* x_out, int n) {
+  const long long to = blockIdx.x;
+  if (to >= n) return;
+  const long long from = index[to];
+  copy_row(a_out + to * D, a + from * D);
+  copy_row(x_out + to * D, x + from * D);
+}

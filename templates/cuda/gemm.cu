@@ -1,0 +1,58 @@
+// out = act(a * w^T + bias): a linear layer. Accumulated in fp32; fp32 operands are multiplied in
+// true fp32, 16-bit ones on tensor cores.
+//
+//! entry  gemm
+//! param  T      word  fp32 bf16 fp16             elements of a, w and out
+//! param  N      int   8..16777216 step 8         columns of out
+//! param  K      int   8..16777216 step 8         columns of a and w
+//! param  BIAS   word  no yes                     whether bias is added; else it is never read
+//! param  ACT    word  none relu gelu             gelu: exact, with erf
+//! param  BM     int   16..256 step 16            tile: rows of a block
+//! param  BN     int   16..256 step 16            tile: columns of a block
+//! param  WM     int   16..128 step 16            tile: rows of a warp
+//! param  WN     int   16..128 step 16            tile: columns of a warp
+//! param  STAGES int   2..8                       tile: slabs of 128 bytes of k in flight
+//!
+//! arg    a      ptr                              [rows, K] T
+//! arg    w      ptr                              [N, K] T
+//! arg    bias   ptr                              [N] fp32
+//! arg    out    ptr                              [rows, N] T
+//! arg    rows   i32                              may be 0 (with an empty grid)
+//
+// All pointers are aligned to 16 bytes.
+// Launch: grid.x = ceil(rows / BM) * ceil(N / BN), block.x = 32 * (BM / WM) * (BN / WN).
+// Dynamic shared memory: max(STAGES * (BM + BN) * 128, BM * (BN + 8) * 4) bytes.
+#include "gelu.cuh"
+#include "product_tile.cuh"
+
+using Shape = TileShape<BM, BN, WM, WN, STAGES>;
+
+__device__ inline float activate(float x) {
+  if (ACT == ACT_relu) return fmaxf(x, 0);
+  if (ACT == ACT_gelu) return gelu(x);
+  return x;
+}
+
+extern "C" __global__ void __launch_bounds__(Shape::kThreads)
+    gemm(const T* a, const T* w, const float* bias, T* out, int rows) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  constexpr int kUnits = BN / 8;  // 8 columns of one row are one thread's work
+  static_assert(Shape::kThreads % kUnits == 0, "a thread keeps its columns");
+
+  const TilePosition tile = tile_position((rows + BM - 1) / BM, (N + BN - 1) / BN);
+  const int m0 = tile.row_tile * BM, n0 = tile.column_tile * BN;
+  const int tile_rows = min(BM, rows - m0);
+  const float* sums = product_tile<T, Shape, N, K, 1>(a + static_cast<long long>(m0) * K,
+                                                      tile_rows, w, n0, shared);
+
+  const int column = threadIdx.x % kUnits * 8;
+  if (N % BN != 0 && n0 + column >= N) return;
+  const Float8 offset = BIAS ? load8(bias + n0 + column) : zero8();
+#pragma unroll 1
+  for (int row = threadIdx.x / kUnits; row < tile_rows; row += Shape::kThreads / kUnits) {
+    Float8 x = load8(sums + row * Shape::kPitch + column);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x.v[i] = activate(BIAS ? x.v[i] + offset.v[i] : x.v[i]);
+    store8(out + static_cast<long long>(m0 + row) * N + n0 + column, x);
+  }
+}

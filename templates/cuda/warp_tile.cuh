@@ -1,0 +1,130 @@
+// One warp's part of a matrix product: WM x WN sums in registers, fed from slabs in shared memory.
+//
+// A slab is 128 bytes of k for some rows of an operand: 8 swizzled chunks a row (async_copy.cuh).
+// Every sum is one chain of additions in ascending k, in the same steps for every tile shape: that
+// makes a result independent of the shape.
+#pragma once
+
+#include "async_copy.cuh"
+#include "mma.cuh"
+
+constexpr int kSlabBytes = 128;  ///< of one row
+constexpr int kSlabChunks = kSlabBytes / 16;
+
+/// 16-bit elements on tensor cores.
+template <class Elem, int WM, int WN>
+class WarpTile {
+  static_assert(WM % 16 == 0 && WN % 16 == 0, "fragments are 16 x 16");
+
+ public:
+  /// Adds the product of one slab. `a` and `w`: shared addresses of this warp's first rows.
+  __device__ void multiply(u32 a, u32 w) {
+    const int lane = threadIdx.x % 32;
+    // Lanes 0-15 address the lower 8 of 16 k, lanes 16-31 the upper 8 (of w: 8 rows each).
+    const u32 a_row = a + lane % 16 * kSlabBytes, w_row = w + (lane / 16 * 8 + lane % 8) * kSlabBytes;
+    const u32 a_chunk = swizzle<kSlabChunks>(lane, lane / 16) * 16;
+    const u32 w_chunk = swizzle<kSlabChunks>(lane, lane / 8 % 2) * 16;
+    Fragments fragments[2];  // the next step's are loaded while this step's are multiplied
+    load(fragments[0], a_row + a_chunk, w_row + w_chunk);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (step + 1 < kSteps) {
+        const u32 flip = (step + 1) * 32;  // two chunks on, under the swizzle
+        load(fragments[(step + 1) % 2], a_row + (a_chunk ^ flip), w_row + (w_chunk ^ flip));
+      }
+      multiply(fragments[step % 2]);
+    }
+  }
+
+  /// Writes the sums to `tile`, row-major with `pitch` floats a row.
+  __device__ void store(float* tile, int pitch) const {
+    const int lane = threadIdx.x % 32;
+    float* corner = tile + lane / 4 * pitch + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        float* at = corner + i * 16 * pitch + j * 8;
+        *reinterpret_cast<float2*>(at) = make_float2(sums_[i][j][0], sums_[i][j][1]);
+        *reinterpret_cast<float2*>(at + 8 * pitch) = make_float2(sums_[i][j][2], sums_[i][j][3]);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kSteps = kSlabBytes / sizeof(Elem) / 16;
+  static constexpr int kRows = WM / 16, kColumns = WN / 8;
+
+  struct Fragments {
+    u32 a[kRows][4];
+    u32 w[kColumns / 2][4];  // two column fragments each
+  };
+
+  __device__ static void load(Fragments& f, u32 a, u32 w) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) load_matrices(f.a[i], a + i * 16 * kSlabBytes);
+#pragma unroll
+    for (int j = 0; j < kColumns / 2; ++j) load_matrices(f.w[j], w + j * 16 * kSlabBytes);
+  }
+
+  __device__ void multiply(const Fragments& f) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        const u32* w = &f.w[j / 2][j % 2 * 2];
+        multiply_add<Elem>(sums_[i][j], f.a[i], w[0], w[1]);
+      }
+    }
+  }
+
+  float sums_[kRows][kColumns][4] = {};
+};
+
+/// fp32 on the ordinary cores. Lane (y, x) of 4 x 8 has rows y + 4i and columns x + 8j: all lanes
+/// of one load read different banks or the same address.
+template <int WM, int WN>
+class WarpTile<fp32, WM, WN> {
+ public:
+  __device__ void multiply(u32 a, u32 w) {
+    const int y = threadIdx.x % 32 / 8, x = threadIdx.x % 8;
+#pragma unroll 1
+    for (int chunk = 0; chunk < kSlabChunks; ++chunk) {
+      float4 right[kColumns];
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        right[j] = load_chunk(w, x + 8 * j, chunk);
+      }
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        const float4 left = load_chunk(a, y + 4 * i, chunk);
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) {
+          float& sum = sums_[i][j];
+          sum = __fmaf_rn(left.x, right[j].x, sum);
+          sum = __fmaf_rn(left.y, right[j].y, sum);
+          sum = __fmaf_rn(left.z, right[j].z, sum);
+          sum = __fmaf_rn(left.w, right[j].w, sum);
+        }
+      }
+    }
+  }
+
+  __device__ void store(float* tile, int pitch) const {
+    const int y = threadIdx.x % 32 / 8, x = threadIdx.x % 8;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) tile[(y + 4 * i) * pitch + x + 8 * j] = sums_[i][j];
+    }
+  }
+
+ private:
+  static constexpr int kRows = WM / 4, kColumns = WN / 8;
+
+  __device__ static float4 load_chunk(u32 slab, int row, int chunk) {
+    return load_shared16(slab + row * kSlabBytes + swizzle<kSlabChunks>(row, chunk) * 16);
+  }
+
+  float sums_[kRows][kColumns] = {};
+};
