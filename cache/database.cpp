@@ -1,0 +1,225 @@
+// Opening, making and putting aside the database file.
+#include "cache/database.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "cache/file_lock.h"
+#include "cache/result.h"
+
+namespace laya::cache {
+namespace {
+
+constexpr int64_t kApplicationId = 0x4c617961;  // "Laya"
+constexpr int64_t kFormatVersion = 1;
+
+// artifacts never changes but by whole rows; what changes with use is in a table of its own, because
+// an UPDATE rewrites the whole row. AUTOINCREMENT: an id is never used again, so a late recency
+// update cannot hit another record, and the newest record has the greatest id. totals is kept by
+// triggers, so that no statement can forget it.
+constexpr char kSchema[] = R"sql(
+  CREATE TABLE artifacts(
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    digest BLOB NOT NULL,
+    producer BLOB NOT NULL,
+    checksum BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    key_bytes INTEGER NOT NULL,
+    artifact_bytes INTEGER NOT NULL,
+    metadata BLOB NOT NULL,
+    key_text BLOB NOT NULL,
+    artifact BLOB NOT NULL,
+    UNIQUE(digest, producer)
+  ) STRICT;
+  CREATE TABLE usage(
+    id INTEGER PRIMARY KEY,
+    used INTEGER NOT NULL,
+    hits INTEGER NOT NULL,
+    stored_bytes INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX usage_by_use ON usage(used);
+  CREATE TABLE totals(bytes INTEGER NOT NULL) STRICT;
+  INSERT INTO totals VALUES(0);
+  CREATE TRIGGER artifact_removed AFTER DELETE ON artifacts BEGIN
+    DELETE FROM usage WHERE id = old.id;
+  END;
+  CREATE TRIGGER usage_added AFTER INSERT ON usage BEGIN
+    UPDATE totals SET bytes = bytes + new.stored_bytes;
+  END;
+  CREATE TRIGGER usage_removed AFTER DELETE ON usage BEGIN
+    UPDATE totals SET bytes = bytes - old.stored_bytes;
+  END;
+  PRAGMA application_id = 0x4c617961;
+  PRAGMA user_version = 1;
+)sql";
+
+// The pages of a 50 KB artifact form a chain, so large pages mean few steps.
+constexpr char kSettings[] = R"sql(
+  PRAGMA mmap_size = 0;
+  PRAGMA cell_size_check = ON;
+  PRAGMA cache_size = -4096;
+)sql";
+
+std::string system_error(const std::string& what, int error) {
+  return what + ": " + std::generic_category().message(error);
+}
+
+std::filesystem::path with_suffix(const std::filesystem::path& file, const char* suffix) {
+  return std::filesystem::path(file.native() + suffix);
+}
+
+/// Makes an empty file of mode 0600. SQLite would make it as the umask says; its other files take
+/// over the mode of this one.
+Attempt<void> create_private(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd >= 0) {
+    ::close(fd);
+    return {};
+  }
+  // An existing file is not even opened: closing it would drop the locks that another connection of
+  // this process holds on it.
+  if (errno == EEXIST) return {};
+  const int error = errno;
+  const Fault fault = error == ENOSPC || error == EDQUOT ? Fault::kFull
+                      : error == EROFS || error == EACCES ? Fault::kReadOnly
+                                                          : Fault::kOther;
+  return fail(fault, system_error("create " + file.string(), error));
+}
+
+Attempt<void> check_private(const std::filesystem::path& file) {
+  struct stat info = {};
+  if (::lstat(file.c_str(), &info) != 0) {
+    return fail(Fault::kOther, system_error(file.string(), errno));
+  }
+  if (!S_ISREG(info.st_mode)) return fail(Fault::kForeign, file.string() + " is no regular file");
+  if (info.st_uid != ::geteuid() && info.st_uid != 0) {
+    return fail(Fault::kForeign,
+                file.string() + " belongs to user " + std::to_string(info.st_uid));
+  }
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return fail(Fault::kForeign, file.string() + " can be written by others");
+  }
+  return {};
+}
+
+/// True: ours. False: empty, so it may become ours.
+Attempt<bool> is_ours(Connection& connection, const std::filesystem::path& file) {
+  LAYA_ASSIGN(const int64_t id, connection.integer("PRAGMA application_id"));
+  LAYA_ASSIGN(const int64_t version, connection.integer("PRAGMA user_version"));
+  if (id == kApplicationId && version == kFormatVersion) return true;
+  LAYA_ASSIGN(const int64_t objects, connection.integer("SELECT count(*) FROM sqlite_schema"));
+  if (id == 0 && version == 0 && objects == 0) return false;
+  return fail(Fault::kForeign, file.string() + " is not a cache of this version (application id " +
+                                   std::to_string(id) + ", version " + std::to_string(version) +
+                                   ")");
+}
+
+Attempt<void> set_journal(Connection& connection, JournalMode journal) {
+  const bool wal = journal == JournalMode::kWal;
+  LAYA_ASSIGN(const std::string mode, connection.text(wal ? "PRAGMA journal_mode = WAL"
+                                                          : "PRAGMA journal_mode = DELETE"));
+  if (mode != (wal ? "wal" : "delete")) {
+    return fail(Fault::kOther, "the journal mode cannot be changed, it stays " + mode);
+  }
+  // WAL with NORMAL may lose the last commits in a power cut, but never tears one.
+  return connection.execute(wal ? "PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 8388608;"
+                                  "PRAGMA wal_autocheckpoint = 256"
+                                : "PRAGMA synchronous = FULL");
+}
+
+Attempt<void> create_tables(Connection& connection) {
+  LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
+  LAYA_TRY(connection.execute(kSchema));
+  return transaction.commit();
+}
+
+Attempt<Connection> open_locked(const std::filesystem::path& file, JournalMode journal) {
+  LAYA_TRY(create_private(file));
+  LAYA_TRY(check_private(file));
+  LAYA_ASSIGN(Connection connection, Connection::open(file, Connection::Access::kReadWrite));
+  // A database in WAL mode that was copied to a network file system: exclusive locking reads it
+  // without shared memory, which must not be used there.
+  const bool rollback = journal == JournalMode::kRollback;
+  if (rollback) LAYA_TRY(connection.text("PRAGMA locking_mode = EXCLUSIVE"));
+  LAYA_TRY(connection.execute(kSettings));
+  LAYA_ASSIGN(const bool ours, is_ours(connection, file));
+  if (!ours) LAYA_TRY(connection.execute("PRAGMA page_size = 16384"));
+  LAYA_TRY(set_journal(connection, journal));
+  if (!ours) LAYA_TRY(create_tables(connection));
+  if (rollback) LAYA_TRY(connection.text("PRAGMA locking_mode = NORMAL"));
+  // Reads the schema, and gives back the lock of exclusive locking.
+  LAYA_TRY(connection.integer("SELECT bytes FROM totals"));
+  return connection;
+}
+
+Attempt<Connection> open_ours(const std::filesystem::path& file, Connection::Access access) {
+  LAYA_ASSIGN(Connection connection, Connection::open(file, access));
+  LAYA_TRY(connection.execute(kSettings));
+  LAYA_ASSIGN(const bool ours, is_ours(connection, file));
+  if (!ours) return fail(Fault::kForeign, file.string() + " is empty");
+  LAYA_TRY(connection.integer("SELECT bytes FROM totals"));
+  return connection;
+}
+
+Attempt<FileLock> lock_for(const std::filesystem::path& file, std::chrono::milliseconds timeout) {
+  return FileLock::acquire(with_suffix(file, ".lock"), timeout);
+}
+
+}  // namespace
+
+std::filesystem::path database_file(const std::filesystem::path& directory) {
+  return directory / kDatabaseName;
+}
+
+std::filesystem::path damaged_file(const std::filesystem::path& file) {
+  return with_suffix(file, ".damaged");
+}
+
+Attempt<Connection> open_database(const std::filesystem::path& file, JournalMode journal,
+                                  std::chrono::milliseconds timeout) {
+  LAYA_ASSIGN(const FileLock lock, lock_for(file, timeout));
+  return open_locked(file, journal);
+}
+
+Attempt<Connection> open_read_only(const std::filesystem::path& file) {
+  LAYA_TRY(check_private(file));
+  // Recent records are in the WAL file, if there is one. Reading it needs the -shm file, so where
+  // that cannot be had the main file alone has to do: it is a whole database, only older.
+  std::error_code ignored;
+  if (std::filesystem::exists(with_suffix(file, "-wal"), ignored)) {
+    auto connection = open_ours(file, Connection::Access::kReadOnly);
+    if (connection) return connection;
+  }
+  return open_ours(file, Connection::Access::kImmutable);
+}
+
+FileIdentity identity_of(const std::filesystem::path& file) {
+  struct stat info = {};
+  if (::lstat(file.c_str(), &info) != 0) return {};
+  return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino)};
+}
+
+Attempt<bool> move_aside(const std::filesystem::path& file, const FileIdentity& identity,
+                         std::chrono::milliseconds timeout) {
+  LAYA_ASSIGN(const FileLock lock, lock_for(file, timeout));
+  if (identity.inode == 0 || identity_of(file) != identity) return false;
+  const std::filesystem::path target = damaged_file(file);
+  // The main file goes first: SQLite deletes a journal or WAL without a database by itself, so a
+  // crash in between does no harm.
+  if (::rename(file.c_str(), target.c_str()) != 0) {
+    return fail(Fault::kOther, system_error("rename " + file.string(), errno));
+  }
+  for (const char* suffix : {"-wal", "-journal"}) {
+    const auto from = with_suffix(file, suffix), to = with_suffix(target, suffix);
+    if (::rename(from.c_str(), to.c_str()) != 0) ::unlink(to.c_str());
+  }
+  ::unlink(with_suffix(file, "-shm").c_str());
+  return true;
+}
+
+}  // namespace laya::cache

@@ -1,0 +1,48 @@
+// The database file: its name, its tables, how it is opened, and how a broken one is put aside.
+// Internal to cache/.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+
+#include "cache/fault.h"
+#include "cache/file_system.h"
+#include "cache/sqlite.h"
+
+namespace laya::cache {
+
+/// The format version is part of the name: another version has another file, so that they never
+/// meet. It is also the database's user_version.
+inline constexpr char kDatabaseName[] = "kernels-v1.sqlite";
+
+/// The database of `directory`, which must be absolute and free of symbolic links.
+std::filesystem::path database_file(const std::filesystem::path& directory);
+
+/// Where a damaged database goes; a new one replaces the one before, so that they don't pile up.
+std::filesystem::path damaged_file(const std::filesystem::path& file);
+
+/// Opens `file` for reading and writing, and makes it first (mode 0600) if it is not there.
+/// A file that is not ours, or that others can write to, is kForeign and left as it is.
+/// Waits up to `timeout` for other processes that open or make it at the same time.
+Attempt<Connection> open_database(const std::filesystem::path& file, JournalMode journal,
+                                  std::chrono::milliseconds timeout);
+
+/// Opens an existing `file` without changing anything.
+Attempt<Connection> open_read_only(const std::filesystem::path& file);
+
+/// Tells one file from another that later has the same name.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;  ///< 0: no file
+  bool operator==(const FileIdentity&) const = default;
+};
+FileIdentity identity_of(const std::filesystem::path& file);
+
+/// Moves the damaged database `identity` at `file` to damaged_file(). False: another process has
+/// done so already, and what is at `file` now is left alone.
+/// Connections to the moved file stay usable; SQLite lets them write no more (see has_moved()).
+Attempt<bool> move_aside(const std::filesystem::path& file, const FileIdentity& identity,
+                         std::chrono::milliseconds timeout);
+
+}  // namespace laya::cache

@@ -1,0 +1,34 @@
+// How the inside of cache/ reports failure: finer than Error, because the store answers each kind of
+// fault in its own way, and never shows it to a caller of find() or put(). Internal to cache/.
+#pragma once
+
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace laya::cache {
+
+/// What went wrong, as far as the store acts on it.
+enum class Fault {
+  kBusy,      ///< another process holds a lock; waiting may help, deleting never does
+  kDamaged,   ///< not a database, or its structure is broken
+  kForeign,   ///< a sound database that is not ours, or one that others can write to
+  kFull,      ///< no space left on the device
+  kReadOnly,  ///< not writable (any more), or the file was moved away under us
+  kOther,     ///< everything else: I/O errors, out of memory, SQL errors
+};
+inline constexpr int kFaults = 6;
+
+struct Failure {
+  Fault fault = Fault::kOther;
+  std::string message;  ///< one line: what was tried and what SQLite or the system said
+};
+
+template <class T>
+using Attempt = tl::expected<T, Failure>;
+
+inline tl::unexpected<Failure> fail(Fault fault, std::string message) {
+  return tl::make_unexpected(Failure{fault, std::move(message)});
+}
+
+}  // namespace laya::cache

@@ -1,0 +1,125 @@
+// What people ask of a store: list, show, verify, clear. Unlike find() and put(), these report.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "cache/result.h"
+#include "cache/sqlite_store.h"
+
+namespace laya::cache {
+namespace {
+
+constexpr size_t kShortestPrefix = 4;
+
+Error error_of(const Failure& failure) { return {ErrorKind::kStoreError, failure.message, {}}; }
+
+/// A whole digest from its first digits and `filler` for the others; nothing if it has no such form.
+std::optional<Digest> digest_from_prefix(std::string_view prefix, char filler) {
+  std::string hex(prefix);
+  Digest digest;
+  if (hex.size() > 2 * digest.bytes.size()) return std::nullopt;
+  hex.resize(2 * digest.bytes.size(), filler);
+  for (size_t i = 0; i < hex.size(); ++i) {
+    const size_t value = std::string_view("0123456789abcdef").find(hex[i]);
+    if (value == std::string_view::npos) return std::nullopt;
+    digest.bytes[i / 2] = static_cast<uint8_t>(digest.bytes[i / 2] << 4 | value);
+  }
+  return digest;
+}
+
+/// Whether `record` is what encode() would have made of some key, and unpacks.
+bool is_sound(const StoredRecord& record) {
+  if (!is_intact(record)) return false;
+  const auto text = key_text_of(record);
+  return text && digest_of(*text) == record.digest && decode(record);
+}
+
+template <class T>
+Result<T> result_of(Attempt<T> attempt) {
+  if (!attempt) return tl::make_unexpected(error_of(attempt.error()));
+  return *std::move(attempt);
+}
+
+}  // namespace
+
+Result<std::vector<EntryInfo>> SqliteStore::list() {
+  flush();
+  const Digest first = *digest_from_prefix("", '0'), last = *digest_from_prefix("", 'f');
+  LAYA_ASSIGN(auto rows, result_of(attempt([&](Connection& connection) {
+                return read_entries(connection, first, last);
+              })));
+  std::vector<EntryInfo> entries;
+  entries.reserve(rows.size());
+  for (auto& [id, entry] : rows) entries.push_back(std::move(entry));
+  return entries;
+}
+
+Result<std::vector<EntryInfo>> SqliteStore::show(std::string_view digest_prefix) {
+  const auto first = digest_from_prefix(digest_prefix, '0');
+  const auto last = digest_from_prefix(digest_prefix, 'f');
+  if (digest_prefix.size() < kShortestPrefix || !first || !last) {
+    return fail(ErrorKind::kBadInput, "\"" + std::string(digest_prefix) +
+                                          "\" is no beginning of a digest: give 4 to 32 digits of "
+                                          "0-9 and a-f");
+  }
+  flush();
+  LAYA_ASSIGN(auto rows, result_of(attempt([&](Connection& connection) {
+                return read_entries(connection, *first, *last);
+              })));
+  std::vector<EntryInfo> entries;
+  for (auto& [id, entry] : rows) {
+    LAYA_ASSIGN(auto row, result_of(attempt([&, id = id](Connection& connection) {
+                  return read_row(connection, id);
+                })));
+    if (!row) continue;  // Removed since.
+    const auto text = is_sound(row->record) ? key_text_of(row->record) : std::nullopt;
+    if (!text) {
+      return fail(ErrorKind::kStoreError, "record " + entry.digest + " is damaged");
+    }
+    LAYA_ASSIGN(entry.key, parse_key(*text));
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Result<std::vector<std::string>> SqliteStore::verify(bool repair) {
+  LAYA_ASSIGN(const auto ids, result_of(attempt(read_ids)));
+  std::vector<std::string> damaged;
+  for (const int64_t id : ids) {
+    // One record at a time, so that others can work meanwhile.
+    LAYA_ASSIGN(const auto row, result_of(attempt([&](Connection& connection) {
+                  return read_row(connection, id);
+                })));
+    if (!row || is_sound(row->record)) continue;
+    damaged.push_back(row->record.digest.hex());
+    if (!repair) continue;
+    LAYA_TRY(result_of(attempt([&](Connection& connection) -> Attempt<bool> {
+      LAYA_TRY(remove_row(connection, id));
+      return true;
+    })));
+  }
+  if (repair) {
+    LAYA_TRY(result_of(attempt([](Connection& connection) -> Attempt<bool> {
+      LAYA_TRY(repair_accounts(connection));
+      return true;
+    })));
+  }
+  return damaged;
+}
+
+Result<int64_t> SqliteStore::clear() {
+  take_uses();
+  LAYA_ASSIGN(const int64_t removed, result_of(attempt([](Connection& connection) {
+                return remove_all_rows(connection);
+              })));
+  // Gives the space back. Not worth an error: others may be reading.
+  (void)attempt([](Connection& connection) -> Attempt<bool> {
+    LAYA_TRY(connection.execute("VACUUM"));
+    return Query(connection, "PRAGMA wal_checkpoint(TRUNCATE)").step();
+  });
+  return removed;
+}
+
+Result<int64_t> SqliteStore::stored_bytes() { return result_of(attempt(total_bytes)); }
+
+}  // namespace laya::cache

@@ -1,0 +1,190 @@
+// The SQL of the store.
+#include "cache/rows.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "cache/result.h"
+
+namespace laya::cache {
+namespace {
+
+#define LAYA_ROW                                                                       \
+  "SELECT id, digest, producer, checksum, key_bytes, artifact_bytes, metadata, key_text, artifact " \
+  "FROM artifacts "
+
+std::string_view bytes_of(const Digest& digest) {
+  return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
+}
+
+/// A blob of another size is damaged; it becomes a digest that fits nothing but by chance.
+Digest digest_from(std::string_view bytes) {
+  Digest digest;
+  std::copy_n(bytes.begin(), std::min(bytes.size(), digest.bytes.size()), digest.bytes.begin());
+  return digest;
+}
+
+/// Runs a query for one row in the columns of LAYA_ROW.
+Attempt<std::optional<Row>> read_one(Query& query) {
+  LAYA_ASSIGN(const bool found, query.step());
+  if (!found) return std::nullopt;
+  Row row;
+  row.id = query.integer(0);
+  row.record.digest = digest_from(query.blob(1));
+  row.record.producer = query.blob(2);
+  row.record.checksum = digest_from(query.blob(3));
+  row.record.key_bytes = query.integer(4);
+  row.record.artifact_bytes = query.integer(5);
+  row.record.metadata = query.blob(6);
+  row.record.key_text = query.blob(7);
+  row.record.artifact = query.blob(8);
+  return row;
+}
+
+/// The next recency number. No clock: a clock can be set back. A number that bit rot has made huge
+/// is left out, or it would use up all numbers.
+Attempt<int64_t> next_use(Connection& connection) {
+  return connection.integer(
+      "SELECT coalesce(max(used), 0) + 1 FROM usage WHERE used < 4611686018427387904");
+}
+
+}  // namespace
+
+Attempt<std::optional<Row>> read_row(Connection& connection, const Digest& digest,
+                                     std::string_view producer) {
+  if (producer.empty()) {
+    Query query(connection, LAYA_ROW "WHERE digest = ?1 ORDER BY id DESC LIMIT 1",
+                Blob{bytes_of(digest)});
+    return read_one(query);
+  }
+  Query query(connection, LAYA_ROW "WHERE digest = ?1 AND producer = ?2", Blob{bytes_of(digest)},
+              Blob{producer});
+  return read_one(query);
+}
+
+Attempt<std::optional<Row>> read_row(Connection& connection, int64_t id) {
+  Query query(connection, LAYA_ROW "WHERE id = ?1", id);
+  return read_one(query);
+}
+
+Attempt<std::vector<int64_t>> read_ids(Connection& connection) {
+  // NOT INDEXED: the table itself is what verify() wants to see, not an index over it.
+  Query query(connection, "SELECT id FROM artifacts NOT INDEXED ORDER BY id");
+  std::vector<int64_t> ids;
+  for (;;) {
+    LAYA_ASSIGN(const bool found, query.step());
+    if (!found) return ids;
+    ids.push_back(query.integer(0));
+  }
+}
+
+Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record) {
+  LAYA_TRY(remove_row(connection, record.digest, record.producer));
+  LAYA_TRY(Query(connection,
+                 "INSERT INTO artifacts(digest, producer, checksum, created_at, key_bytes, "
+                 "artifact_bytes, metadata, key_text, artifact) "
+                 "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                 Blob{bytes_of(record.digest)}, Blob{record.producer},
+                 Blob{bytes_of(record.checksum)}, int64_t{std::time(nullptr)}, record.key_bytes,
+                 record.artifact_bytes, Blob{record.metadata}, Blob{record.key_text},
+                 Blob{record.artifact})
+               .run());
+  const int64_t id = connection.last_id();
+  LAYA_ASSIGN(const int64_t used, next_use(connection));
+  LAYA_TRY(Query(connection, "INSERT INTO usage(id, used, hits, stored_bytes) VALUES(?1, ?2, 0, ?3)",
+                 id, used, stored_bytes(record))
+               .run());
+  return id;
+}
+
+Attempt<void> remove_row(Connection& connection, int64_t id) {
+  return Query(connection, "DELETE FROM artifacts WHERE id = ?1", id).run();
+}
+
+Attempt<void> remove_row(Connection& connection, const Digest& digest, std::string_view producer) {
+  return Query(connection, "DELETE FROM artifacts WHERE digest = ?1 AND producer = ?2",
+               Blob{bytes_of(digest)}, Blob{producer})
+      .run();
+}
+
+Attempt<int64_t> remove_all_rows(Connection& connection) {
+  LAYA_TRY(Query(connection, "DELETE FROM artifacts").run());
+  return connection.changes();
+}
+
+Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& ids) {
+  if (ids.empty()) return {};
+  LAYA_ASSIGN(int64_t used, next_use(connection));
+  for (const int64_t id : ids) {
+    LAYA_TRY(Query(connection, "UPDATE usage SET used = ?2, hits = hits + 1 WHERE id = ?1", id,
+                   used++)
+                 .run());
+  }
+  return {};
+}
+
+Attempt<int64_t> total_bytes(Connection& connection) {
+  return connection.integer("SELECT bytes FROM totals");
+}
+
+Attempt<int64_t> evict(Connection& connection, int64_t target, int64_t limit, int64_t keep) {
+  LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
+  LAYA_ASSIGN(int64_t bytes, total_bytes(connection));
+  std::vector<int64_t> ids;
+  {
+    Query query(connection,
+                "SELECT id, stored_bytes FROM usage WHERE id <> ?2 ORDER BY used LIMIT ?1", limit,
+                keep);
+    while (bytes > target) {
+      LAYA_ASSIGN(const bool found, query.step());
+      if (!found) break;
+      ids.push_back(query.integer(0));
+      bytes -= query.integer(1);
+    }
+  }
+  for (const int64_t id : ids) {
+    LAYA_TRY(remove_row(connection, id));
+    // Removed with the artifact by a trigger, unless damage has parted the two.
+    LAYA_TRY(Query(connection, "DELETE FROM usage WHERE id = ?1", id).run());
+  }
+  LAYA_TRY(transaction.commit());
+  return static_cast<int64_t>(ids.size());
+}
+
+Attempt<std::vector<std::pair<int64_t, EntryInfo>>> read_entries(Connection& connection,
+                                                                 const Digest& first,
+                                                                 const Digest& last) {
+  Query query(connection,
+              "SELECT id, digest, producer, metadata, artifact_bytes, coalesce(stored_bytes, 0), "
+              "coalesce(hits, 0), created_at FROM artifacts LEFT JOIN usage USING(id) "
+              "WHERE digest BETWEEN ?1 AND ?2 ORDER BY used DESC, id DESC",
+              Blob{bytes_of(first)}, Blob{bytes_of(last)});
+  std::vector<std::pair<int64_t, EntryInfo>> entries;
+  for (;;) {
+    LAYA_ASSIGN(const bool found, query.step());
+    if (!found) return entries;
+    auto& [id, entry] = entries.emplace_back();
+    id = query.integer(0);
+    entry.digest = digest_from(query.blob(1)).hex();
+    entry.producer = query.blob(2);
+    entry.metadata = query.blob(3);
+    entry.artifact_bytes = query.integer(4);
+    entry.stored_bytes = query.integer(5);
+    entry.hits = query.integer(6);
+    entry.created_at = query.integer(7);
+  }
+}
+
+Attempt<void> repair_accounts(Connection& connection) {
+  LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
+  LAYA_TRY(connection.execute(
+      "REINDEX;"
+      "DELETE FROM usage WHERE id NOT IN (SELECT id FROM artifacts);"
+      "INSERT INTO usage(id, used, hits, stored_bytes)"
+      " SELECT id, 0, 0, 160 + length(producer) + length(metadata) + length(key_text)"
+      " + length(artifact) FROM artifacts WHERE id NOT IN (SELECT id FROM usage);"
+      "UPDATE totals SET bytes = (SELECT coalesce(sum(stored_bytes), 0) FROM usage)"));
+  return transaction.commit();
+}
+
+}  // namespace laya::cache

@@ -1,0 +1,59 @@
+// The SQL of the store: one function per thing that is done to the tables of database.h.
+// Internal to cache/. The functions know nothing of threads, waiting or counting.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cache/codec.h"
+#include "cache/fault.h"
+#include "cache/sqlite.h"
+#include "cache/store.h"
+
+namespace laya::cache {
+
+struct Row {
+  int64_t id = 0;
+  StoredRecord record;
+};
+
+/// The row of `digest` made by `producer`, or the newest one by anyone if `producer` is empty.
+Attempt<std::optional<Row>> read_row(Connection& connection, const Digest& digest,
+                                     std::string_view producer);
+Attempt<std::optional<Row>> read_row(Connection& connection, int64_t id);
+
+/// The ids of all rows, oldest first.
+Attempt<std::vector<int64_t>> read_ids(Connection& connection);
+
+/// Inserts `record` in place of one with the same digest and producer; returns its id.
+/// Call within a transaction.
+Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record);
+
+Attempt<void> remove_row(Connection& connection, int64_t id);
+Attempt<void> remove_row(Connection& connection, const Digest& digest, std::string_view producer);
+/// Returns how many there were.
+Attempt<int64_t> remove_all_rows(Connection& connection);
+
+/// Counts one hit for each of `ids`, given in the order of use. Call within a transaction.
+Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& ids);
+
+/// Bytes of all records, as counted against the size cap.
+Attempt<int64_t> total_bytes(Connection& connection);
+
+/// Removes least recently used rows, but never `keep`, until at most `target` bytes are left or
+/// `limit` rows are gone; returns how many were removed. One transaction.
+Attempt<int64_t> evict(Connection& connection, int64_t target, int64_t limit, int64_t keep);
+
+/// All rows with a digest from `first` to `last`, most recently used first.
+Attempt<std::vector<std::pair<int64_t, EntryInfo>>> read_entries(Connection& connection,
+                                                                 const Digest& first,
+                                                                 const Digest& last);
+
+/// Makes usage and totals agree with artifacts. One transaction.
+Attempt<void> repair_accounts(Connection& connection);
+
+}  // namespace laya::cache

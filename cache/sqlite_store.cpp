@@ -1,0 +1,300 @@
+// Finding and storing records; waiting, recovery and counting around it.
+#include "cache/sqlite_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "cache/codec.h"
+#include "cache/result.h"
+
+namespace laya::cache {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::steady_clock;
+
+constexpr microseconds kFirstPause{200};
+constexpr microseconds kLongestPause{10'000};
+
+/// Hits between two writes of recency. Large, as a process seldom finds this many kernels: most
+/// write with their next put() or at their end.
+constexpr size_t kUsesPerFlush = 512;
+
+/// Rows removed by one transaction, so that others need not wait for a large eviction.
+constexpr int64_t kRowsPerEviction = 64;
+
+/// Where an eviction ends, so that not every put() evicts.
+int64_t low_mark(int64_t max_bytes) { return max_bytes - max_bytes / 10; }
+
+}  // namespace
+
+SqliteStore::SqliteStore(StoreOptions options, Place place)
+    : options_(std::move(options)), place_(std::move(place)) {
+  watch_forks(*this);
+}
+
+SqliteStore::~SqliteStore() {
+  flush();
+  {
+    const std::lock_guard lock(mutex_);
+    connection_ = Connection();
+  }
+  unwatch_forks(*this);
+}
+
+Attempt<void> SqliteStore::run(const Work& work) {
+  const auto deadline = steady_clock::now() + options_.busy_timeout;
+  for (microseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    std::string notice;
+    Attempt<void> result = run_once(work, notice);
+    if (!notice.empty()) warn(notice);
+    const bool try_again = !result && result.error().fault == Fault::kBusy;
+    if (!try_again || steady_clock::now() + pause > deadline) return result;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+Attempt<void> SqliteStore::run_once(const Work& work, std::string& notice) {
+  const std::lock_guard lock(mutex_);
+  const FileIdentity found = connection_ ? FileIdentity{} : identity_of(place_.file);
+  if (auto connected = ensure_connected(); !connected) {
+    if (connected.error().fault == Fault::kDamaged) recover(found, notice);
+    return connected;
+  }
+  Attempt<void> result = work(connection_);
+  if (result) return result;
+  const Fault fault = result.error().fault;
+  if (fault == Fault::kDamaged || fault == Fault::kReadOnly) {
+    // In this order: if the file has not moved by now, the identity is that of our file.
+    const FileIdentity identity = identity_of(place_.file);
+    const bool moved = connection_.has_moved();
+    if (moved) connection_ = Connection();
+    if (!moved && fault == Fault::kDamaged) recover(identity, notice);
+  }
+  return result;
+}
+
+Attempt<void> SqliteStore::ensure_connected() {
+  if (is_unguarded_child()) {
+    connection_.abandon();
+    return fail(Fault::kOther, "the store was opened before a fork that no handler could see");
+  }
+  if (connection_) return {};
+  if (place_.mode == StoreMode::kReadOnly) {
+    LAYA_ASSIGN(connection_, open_read_only(place_.file));
+  } else {
+    // No waiting under the mutex: attempt() waits.
+    LAYA_ASSIGN(connection_,
+                open_database(place_.file, place_.journal, std::chrono::milliseconds(0)));
+  }
+  return {};
+}
+
+void SqliteStore::recover(const FileIdentity& identity, std::string& notice) {
+  connection_ = Connection();
+  if (place_.mode != StoreMode::kReadWrite || recovered_) return;
+  // No waiting under the mutex: if another process is at it, the next call tries again.
+  const auto moved = move_aside(place_.file, identity, std::chrono::milliseconds(0));
+  if (!moved || !*moved) return;
+  recovered_ = true;
+  notice = place_.file.string() + " was damaged; it is now " +
+           damaged_file(place_.file).string() + " and a new one is started";
+  const std::lock_guard lock(uses_mutex_);
+  uses_.clear();  // Ids of the old file mean nothing in the new one.
+}
+
+Attempt<void> SqliteStore::connect() {
+  const Work nothing = [](Connection&) -> Attempt<void> { return {}; };
+  Attempt<void> connected = run(nothing);
+  // A damaged database has been put aside.
+  if (!connected && connected.error().fault == Fault::kDamaged) {
+    report(connected.error());
+    connected = run(nothing);
+  }
+  return connected;
+}
+
+std::optional<Record> SqliteStore::find(const Key& key, std::string_view producer) {
+  std::optional<Record> record = look_up(key, producer);
+  ++(record ? counters_.hits : counters_.misses);
+  return record;
+}
+
+std::optional<Record> SqliteStore::look_up(const Key& key, std::string_view producer) {
+  auto found = attempt([&](Connection& connection) {
+    return read_row(connection, key.digest, producer);
+  });
+  if (!found) {
+    report(found.error());
+    return std::nullopt;
+  }
+  if (!*found) return std::nullopt;
+  Row& row = **found;
+  if (!is_intact(row.record)) {
+    drop_damaged(row);
+    return std::nullopt;
+  }
+  // Two texts with one digest: not damage, the other record stays.
+  if (!has_key_text(row.record, key.text)) return std::nullopt;
+  const int64_t id = row.id;
+  std::optional<Record> record = decode(std::move(row.record));
+  if (record) note_use(id);
+  return record;
+}
+
+bool SqliteStore::put(const Key& key, const Record& record) {
+  const StoredRecord encoded = encode(key, record);
+  const int64_t bytes = cache::stored_bytes(encoded);
+  if (bytes > options_.max_bytes) {
+    report({Fault::kOther, "an artifact of " + std::to_string(bytes) +
+                               " bytes is larger than the whole cache may be"});
+    return false;
+  }
+  const std::vector<int64_t> uses = take_uses();
+  auto id = write(encoded, uses);
+  if (!id) {
+    report(id.error());
+    return false;
+  }
+  ++counters_.stores;
+  trim(*id);
+  return true;
+}
+
+Attempt<int64_t> SqliteStore::write(const StoredRecord& record, const std::vector<int64_t>& uses) {
+  auto id = write_once(record, uses);
+  if (id) return id;
+  switch (id.error().fault) {
+    case Fault::kFull:
+      if (!make_room()) return id;
+      return write_once(record, uses);
+    case Fault::kDamaged:
+    case Fault::kReadOnly:
+      // By now the damaged file is put aside, or the one that was moved is closed.
+      if (place_.mode != StoreMode::kReadWrite) return id;
+      report(id.error());
+      return write_once(record, {});
+    default: return id;
+  }
+}
+
+Attempt<int64_t> SqliteStore::write_once(const StoredRecord& record,
+                                         const std::vector<int64_t>& uses) {
+  if (place_.mode != StoreMode::kReadWrite) {
+    return fail(Fault::kReadOnly, place_.file.string() + " is read-only");
+  }
+  return attempt([&](Connection& connection) -> Attempt<int64_t> {
+    // A write to a file that is not there any more would succeed and be lost.
+    if (connection.has_moved()) return fail(Fault::kReadOnly, place_.file.string() + " was moved");
+    LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
+    LAYA_TRY(write_uses(connection, uses));
+    LAYA_ASSIGN(const int64_t id, write_row(connection, record));
+    LAYA_TRY(transaction.commit());
+    return id;
+  });
+}
+
+Attempt<void> SqliteStore::make_room() {
+  return attempt([&](Connection& connection) -> Attempt<void> {
+    // The space of the WAL file may be all that an eviction has to work with.
+    LAYA_TRY(Query(connection, "PRAGMA wal_checkpoint(TRUNCATE)").step());
+    LAYA_ASSIGN(const int64_t bytes, total_bytes(connection));
+    LAYA_ASSIGN(const int64_t removed,
+                evict(connection, low_mark(bytes), kRowsPerEviction, /*keep=*/0));
+    counters_.evicted += removed;
+    return {};
+  });
+}
+
+void SqliteStore::trim(int64_t keep) {
+  // The first look costs no write; the total may be far over a cap that has been lowered.
+  const auto bytes = attempt(total_bytes);
+  bool over = bytes && *bytes > options_.max_bytes;
+  while (over) {
+    const auto removed = attempt([&](Connection& connection) {
+      return evict(connection, low_mark(options_.max_bytes), kRowsPerEviction, keep);
+    });
+    if (!removed) return report(removed.error());
+    counters_.evicted += *removed;
+    over = *removed == kRowsPerEviction;
+  }
+}
+
+void SqliteStore::drop(const Key& key, std::string_view producer) {
+  if (place_.mode != StoreMode::kReadWrite) return;
+  const auto removed = attempt([&](Connection& connection) {
+    return remove_row(connection, key.digest, producer);
+  });
+  if (!removed) report(removed.error());
+}
+
+void SqliteStore::drop_damaged(const Row& row) {
+  report({Fault::kDamaged, "record " + row.record.digest.hex() + " in " + place_.file.string() +
+                               " is damaged and left out"});
+  if (place_.mode != StoreMode::kReadWrite) return;
+  const auto removed =
+      attempt([&](Connection& connection) { return remove_row(connection, row.id); });
+  if (!removed) report(removed.error());
+}
+
+void SqliteStore::note_use(int64_t id) {
+  if (place_.mode != StoreMode::kReadWrite) return;
+  bool full = false;
+  {
+    const std::lock_guard lock(uses_mutex_);
+    uses_.push_back(id);
+    full = uses_.size() >= kUsesPerFlush;
+  }
+  if (full) flush();
+}
+
+std::vector<int64_t> SqliteStore::take_uses() {
+  const std::lock_guard lock(uses_mutex_);
+  return std::exchange(uses_, {});
+}
+
+void SqliteStore::flush() {
+  const std::vector<int64_t> uses = take_uses();
+  if (uses.empty()) return;
+  const auto written = attempt([&](Connection& connection) -> Attempt<void> {
+    LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
+    LAYA_TRY(write_uses(connection, uses));
+    return transaction.commit();
+  });
+  // Recency is a hint: what could not be written is let go.
+  if (!written) report(written.error());
+}
+
+StoreStats SqliteStore::stats() const {
+  return {counters_.hits,    counters_.misses, counters_.stores, counters_.damaged,
+          counters_.busy,    counters_.errors, counters_.evicted};
+}
+
+void SqliteStore::warn(const std::string& message) const {
+  if (options_.log) options_.log(LogLevel::kWarning, "cache: " + message);
+}
+
+void SqliteStore::report(const Failure& failure) {
+  switch (failure.fault) {
+    case Fault::kBusy: ++counters_.busy; break;
+    case Fault::kDamaged: ++counters_.damaged; break;
+    default: ++counters_.errors; break;
+  }
+  if (!warned_[static_cast<size_t>(failure.fault)].exchange(true)) warn(failure.message);
+}
+
+void SqliteStore::before_fork() {
+  mutex_.lock();
+  uses_mutex_.lock();
+  connection_ = Connection();
+}
+
+void SqliteStore::after_fork(bool in_child) {
+  if (in_child) uses_.clear();  // The parent writes them.
+  uses_mutex_.unlock();
+  mutex_.unlock();
+}
+
+}  // namespace laya::cache
