@@ -1,0 +1,179 @@
+// A kernel loaded from a cubin: usable on every GPU of the process that its code fits.
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "jit/cuda/cubin.h"
+#include "jit/cuda/device.h"
+#include "jit/cuda/stream.h"
+#include "jit/loader.h"
+
+namespace laya::jit {
+namespace cuda {
+namespace {
+
+/// More dynamic shared memory than this has to be asked for once per kernel and device.
+constexpr uint32_t kPlainShared = 48 * 1024;
+
+std::string shape_text(const LaunchShape& shape) {
+  const auto extent = [](const Dim3& d) {
+    return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z);
+  };
+  return "grid " + extent(shape.grid) + ", block " + extent(shape.block) + ", " +
+         std::to_string(shape.dynamic_shared_bytes) + " bytes of dynamic shared memory";
+}
+
+class CudaKernel final : public Kernel {
+ public:
+  CudaKernel(LoadRequest request, const Driver& driver, Library library, CUkern_st* kernel)
+      : Kernel(std::move(request.name), std::move(request.signature), request.attributes),
+        driver_(driver),
+        target_(std::move(request.target)),
+        library_(std::move(library)),
+        kernel_(kernel) {}
+
+  Result<int> occupancy(int threads, uint32_t dynamic_shared_bytes) const override;
+
+  const Target& target() const { return target_; }
+
+  /// Makes the kernel ready for launches on `device` with that much dynamic shared memory. Free
+  /// once that has been done.
+  Result<void> prepare(const CudaDevice& device, uint32_t dynamic_shared_bytes) const {
+    const Readiness wanted = dynamic_shared_bytes > kPlainShared ? kLargeShared : kLoaded;
+    if (ready_[device.ordinal()].load(std::memory_order_acquire) >= wanted) return {};
+    return make_ready(device, wanted);
+  }
+
+ protected:
+  Result<void> do_launch(Stream& stream, const LaunchShape& shape,
+                         void* const* values) const override;
+
+ private:
+  enum Readiness : uint8_t { kNothing, kLoaded, kLargeShared };
+
+  Result<void> make_ready(const CudaDevice& device, Readiness wanted) const;
+  Error launch_error(const CudaDevice& device, const LaunchShape& shape, Error error) const;
+
+  const Driver& driver_;
+  const Target target_;
+  const std::shared_ptr<CUlib_st> library_;  // graphs share it
+  CUkern_st* const kernel_;
+  mutable std::mutex mutex_;  // held while making ready
+  mutable std::array<std::atomic<Readiness>, kMaxDevices> ready_{};
+};
+
+Result<void> CudaKernel::make_ready(const CudaDevice& device, Readiness wanted) const {
+  const std::string doing = "loading " + name() + " on " + device.name();
+  if (!runs_on(target_, device.info().capability)) {
+    return fail(ErrorKind::kDeviceError, doing + ": it was compiled for " + target_.name +
+                                             ", the device is " + device.target().name);
+  }
+  const std::lock_guard lock(mutex_);
+  std::atomic<Readiness>& ready = ready_[device.ordinal()];
+  if (ready < kLoaded) {
+    auto loaded = driver_.load_into(device.context(), kernel_);
+    if (!loaded) {
+      return while_doing(doing + " (driver for CUDA " + driver_.version() + ")",
+                         std::move(loaded).error());
+    }
+    ready.store(kLoaded, std::memory_order_release);
+  }
+  if (wanted == kLargeShared && ready < kLargeShared) {
+    const int64_t most = device.info().block_shared - attributes().static_shared_bytes;
+    auto allowed = driver_.allow_shared(device.ordinal(), kernel_, most);
+    if (!allowed) return while_doing(doing, std::move(allowed).error());
+    ready.store(kLargeShared, std::memory_order_release);
+  }
+  return {};
+}
+
+Error CudaKernel::launch_error(const CudaDevice& device, const LaunchShape& shape,
+                               Error error) const {
+  const int64_t shared = attributes().static_shared_bytes + shape.dynamic_shared_bytes;
+  error.message = "launching " + name() + " on " + device.name() + " (" + shape_text(shape) +
+                  "; registers " + std::to_string(attributes().registers) + "): " + error.message;
+  if (shared > device.info().block_shared) {
+    error.message += "; a block has at most " + std::to_string(device.info().block_shared) +
+                     " bytes of shared memory, " + std::to_string(shared) + " were asked for";
+  }
+  return error;
+}
+
+Result<void> CudaKernel::do_launch(Stream& stream, const LaunchShape& shape,
+                                   void* const* values) const {
+  if (stream.device().target().backend != Backend::kCuda) {
+    return fail(ErrorKind::kBadInput,
+                "launch of " + name() + ": a GPU kernel on a stream of " + stream.device().name());
+  }
+  auto& queue = static_cast<CudaStream&>(stream);
+  const CudaDevice& device = queue.cuda_device();
+  LAYA_TRY(prepare(device, shape.dynamic_shared_bytes));
+  auto launched = driver_.launch(device.context(), queue.handle(), kernel_, shape, values);
+  if (!launched) {
+    return tl::make_unexpected(launch_error(device, shape, std::move(launched).error()));
+  }
+  queue.note_launch(library_);
+  return {};
+}
+
+Result<int> CudaKernel::occupancy(int threads, uint32_t dynamic_shared_bytes) const {
+  for (const auto& device : open_devices()) {
+    if (!runs_on(target_, device->info().capability)) continue;
+    LAYA_TRY(prepare(*device, dynamic_shared_bytes));
+    return driver_.occupancy(device->context(), kernel_, threads, dynamic_shared_bytes);
+  }
+  return fail(ErrorKind::kUnavailable,
+              "occupancy of " + name() + ": no device for " + target_.name + " is open");
+}
+
+/// Fails if no GPU of this machine can run code for `target`; names what there is.
+Result<void> check_fits(const Driver& driver, const Target& target) {
+  LAYA_ASSIGN(const int count, driver.device_count());
+  std::string seen;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    LAYA_ASSIGN(const DeviceInfo info, driver.describe(ordinal));
+    if (runs_on(target, info.capability)) return {};
+    seen += (seen.empty() ? "" : ", ") + info.name + " (" + target_of(info.capability).name + ")";
+  }
+  return fail(ErrorKind::kDeviceError,
+              "it was compiled for " + target.name + ", this machine has " + seen);
+}
+
+/// The driver is given only bytes that are whole and are what the request says they are.
+Result<void> check_object(const LoadRequest& request) {
+  auto cubin = read_cubin(request.object, request.entry);
+  if (!cubin) return fail(ErrorKind::kDeviceError, cubin.error().message);
+  if (cubin->capability != compute_capability(request.target)) {
+    return fail(ErrorKind::kDeviceError, "the cubin holds code for sm_" +
+                                             std::to_string(cubin->capability) + ", not for " +
+                                             request.target.name);
+  }
+  return {};
+}
+
+Result<std::shared_ptr<const Kernel>> load_kernel(LoadRequest& request) {
+  LAYA_TRY(check_object(request));
+  LAYA_ASSIGN(const Driver* driver, Driver::get());
+  LAYA_TRY(check_fits(*driver, request.target));
+  LAYA_ASSIGN(Library library, driver->load_library(request.object));
+  LAYA_ASSIGN(CUkern_st * kernel, driver->find_kernel(library.get(), request.entry));
+  auto loaded =
+      std::make_shared<CudaKernel>(std::move(request), *driver, std::move(library), kernel);
+  // The driver loads lazily; load now, so that bad code shows here and launches are never slow.
+  for (const auto& device : open_devices()) {
+    if (runs_on(loaded->target(), device->info().capability)) LAYA_TRY(loaded->prepare(*device, 0));
+  }
+  return loaded;
+}
+
+}  // namespace
+}  // namespace cuda
+
+Result<std::shared_ptr<const Kernel>> load_cuda_kernel(LoadRequest request) {
+  const std::string name = request.name;
+  auto kernel = cuda::load_kernel(request);
+  if (!kernel) return cuda::while_doing("loading " + name, std::move(kernel).error());
+  return kernel;
+}
+
+}  // namespace laya::jit
