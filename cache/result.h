@@ -48,10 +48,12 @@ inline tl::unexpected<Error> fail(ErrorKind kind, std::string message, std::stri
 #define LAYA_CONCAT(a, b) LAYA_CONCAT_INNER(a, b)
 
 /// Returns the error of `expr` (a Result) from the enclosing function, if it has one.
-#define LAYA_TRY(expr)                                                          \
+#define LAYA_TRY(expr) LAYA_TRY_INNER(expr, LAYA_CONCAT(laya_result_, __LINE__))
+#define LAYA_TRY_INNER(expr, tmp)                                               \
   do {                                                                          \
-    if (auto laya_result = (expr); !laya_result)                                \
-      return ::tl::make_unexpected(std::move(laya_result).error());             \
+    if (auto tmp = (expr); !tmp) {                                              \
+      return ::tl::make_unexpected(std::move(tmp).error());                     \
+    }                                                                           \
   } while (false)
 
 /// `LAYA_ASSIGN(auto x, f())`: x is the value of f(), or f()'s error is returned.
