@@ -22,7 +22,8 @@ constexpr uint64_t kMaxNoteBytes = 1 << 20;
 /// have a compiler in its memory map.
 class File {
  public:
-  explicit File(const std::filesystem::path& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  explicit File(const std::filesystem::path& path)
+      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() {
@@ -103,7 +104,8 @@ std::string read_build_id(const std::filesystem::path& path) {
     for (const auto& segment :
          file.read_array<Elf64_Phdr>(header.e_phoff, header.e_phnum, kMaxHeaders)) {
       if (segment.p_type != PT_NOTE) continue;
-      if (std::string id = find_at(file, segment.p_offset, segment.p_filesz); !id.empty()) return id;
+      if (std::string id = find_at(file, segment.p_offset, segment.p_filesz); !id.empty())
+        return id;
     }
   }
   // Relocatable objects and some stripped files have sections only.
@@ -111,7 +113,8 @@ std::string read_build_id(const std::filesystem::path& path) {
     for (const auto& section :
          file.read_array<Elf64_Shdr>(header.e_shoff, header.e_shnum, kMaxHeaders)) {
       if (section.sh_type != SHT_NOTE) continue;
-      if (std::string id = find_at(file, section.sh_offset, section.sh_size); !id.empty()) return id;
+      if (std::string id = find_at(file, section.sh_offset, section.sh_size); !id.empty())
+        return id;
     }
   }
   return {};

@@ -59,9 +59,15 @@ std::vector<fs::path> component_folders() {
 
 /// Where the component's own search path and then the system's loader would look.
 std::vector<fs::path> library_folders(const fs::path& component) {
-  return {component.parent_path(), LAYA_LLVM_DIR,          "/usr/local/lib",
-          "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64",
-          "/usr/lib64",            "/lib",                 "/usr/lib"};
+  return {component.parent_path(),
+          LAYA_LLVM_DIR,
+          "/usr/local/lib",
+          "/lib/x86_64-linux-gnu",
+          "/usr/lib/x86_64-linux-gnu",
+          "/lib64",
+          "/usr/lib64",
+          "/lib",
+          "/usr/lib"};
 }
 
 /// The files of an installed compiler, in the order in which they have to be opened.
@@ -111,7 +117,8 @@ Result<const LayaLlvmApi*> open_component(const std::vector<fs::path>& files) {
   for (const fs::path& file : files) {
     handle = dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == nullptr) {
-      return fail(ErrorKind::kUnavailable, std::string("cannot open the CPU compiler: ") + dlerror());
+      return fail(ErrorKind::kUnavailable,
+                  std::string("cannot open the CPU compiler: ") + dlerror());
     }
   }
   using Entry = const LayaLlvmApi* (*)();
@@ -219,8 +226,8 @@ std::vector<std::string> LlvmCompiler::options(const Target& target) const {
       "-mrelocation-model", "pic", "-pic-level", "2", "-mcmodel=small", "-fvisibility=hidden",
       "-mframe-pointer=none", "-fno-rtti", "-fno-threadsafe-statics", "-fno-use-cxa-atexit",
       // Nothing on the disk of the machine is part of a kernel.
-      "-nostdsysteminc", "-nobuiltininc", "-nostdinc++",
-      "-discard-value-names", "-Wall", "-Wno-unused-function", "-Wno-psabi", "-ferror-limit", "20"};
+      "-nostdsysteminc", "-nobuiltininc", "-nostdinc++", "-discard-value-names", "-Wall",
+      "-Wno-unused-function", "-Wno-psabi", "-ferror-limit", "20"};
   options.insert(options.end(), std::begin(kAlways), std::end(kAlways));
   return options;
 }
@@ -238,12 +245,11 @@ Result<const LayaLlvmApi*> LlvmCompiler::api() {
 }
 
 Result<CompileOutput> LlvmCompiler::compile(const CompileRequest& request) {
-  LAYA_TRY(parse_cpu_target(request.target));
+  LAYA_ASSIGN(const CpuTargetParts parts, parse_cpu_target(request.target));
   LAYA_ASSIGN(const LayaLlvmApi* component, api());
   LAYA_ASSIGN(Outcome outcome, call(*component, request));
   if (!outcome.ok) {
-    return fail(ErrorKind::kCompileFailed,
-                request.name + " does not compile for " + request.target.name,
+    return fail(ErrorKind::kCompileFailed, request.name + " does not compile for " + parts.cpu,
                 std::move(outcome.log));
   }
   if (const std::string what = missing_symbols(outcome.object, request.entry); !what.empty()) {

@@ -64,9 +64,9 @@ class ElfParser {
     if (std::memcmp(header_.e_ident, ELFMAG, SELFMAG) != 0) return damaged("it is no ELF file");
     if (header_.e_ident[EI_CLASS] != ELFCLASS64 || header_.e_ident[EI_DATA] != ELFDATA2LSB ||
         header_.e_machine != EM_X86_64) {
-      return fail(ErrorKind::kDeviceError,
-                  "the object is for another machine (ELF number " +
-                      std::to_string(header_.e_machine) + "); only x86-64 objects can be loaded");
+      return fail(ErrorKind::kDeviceError, "the object is for another machine (ELF number " +
+                                               std::to_string(header_.e_machine) +
+                                               "); only x86-64 objects can be loaded");
     }
     if (header_.e_type != ET_REL) return damaged("it is no relocatable object");
     if (header_.e_shentsize != sizeof(Elf64_Shdr)) return damaged("odd section headers");

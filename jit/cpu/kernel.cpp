@@ -50,8 +50,12 @@ void run_blocks(const void* context, uint64_t begin, uint64_t end) {
   const Grid& grid = *static_cast<const Grid*>(context);
   const auto [nx, ny, nz] = grid.size;
   const uint64_t column = begin / nx;
-  Block block{static_cast<uint32_t>(begin % nx), static_cast<uint32_t>(column % ny),
-              static_cast<uint32_t>(column / ny), nx, ny, nz};
+  Block block{static_cast<uint32_t>(begin % nx),
+              static_cast<uint32_t>(column % ny),
+              static_cast<uint32_t>(column / ny),
+              nx,
+              ny,
+              nz};
   for (uint64_t i = begin; i < end; ++i) {
     grid.function(grid.args, &block);
     if (++block.x < nx) continue;
@@ -77,8 +81,8 @@ class CpuKernel final : public Kernel {
                          void* const* values) const override {
     auto* device = dynamic_cast<CpuDevice*>(&stream.device());
     if (device == nullptr) {
-      return fail(ErrorKind::kBadInput, name() + " is a CPU kernel and cannot run on " +
-                                            stream.device().name());
+      return fail(ErrorKind::kBadInput,
+                  name() + " is a CPU kernel and cannot run on " + stream.device().name());
     }
     const Dim3 size = shape.grid;
     if (size.x == 0 || size.y == 0 || size.z == 0) return {};

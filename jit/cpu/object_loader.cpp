@@ -37,8 +37,7 @@ uint64_t round_up(uint64_t value, uint64_t alignment) {
 }
 
 bool uses_slot(uint32_t type) {
-  return type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX ||
-         type == R_X86_64_REX_GOTPCRELX;
+  return type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX || type == R_X86_64_REX_GOTPCRELX;
 }
 
 bool is_relative(uint32_t type) {
@@ -143,8 +142,7 @@ class ObjectLoader {
     if (relocation.type == R_X86_64_32 || relocation.type == R_X86_64_32S) {
       return refused("its reference" + to + " depends on its position; compile with -fPIC");
     }
-    return refused("relocation type " + std::to_string(relocation.type) + to +
-                   " is not supported");
+    return refused("relocation type " + std::to_string(relocation.type) + to + " is not supported");
   }
 
   Result<void> map() {
@@ -204,7 +202,8 @@ class ObjectLoader {
   const void* target_of(const ElfRelocation& relocation) const {
     const ElfSymbol& symbol = object_.symbols()[relocation.symbol];
     if (uses_slot(relocation.type)) return slot(slots_[relocation.symbol]);
-    if (!symbol.is_defined() && is_relative(relocation.type)) return stub(slots_[relocation.symbol]);
+    if (!symbol.is_defined() && is_relative(relocation.type))
+      return stub(slots_[relocation.symbol]);
     return address_of(symbol);
   }
 

@@ -119,8 +119,8 @@ void ThreadPool::open(Job& job, uint64_t count, BlockFn fn, const void* context)
 }
 
 void ThreadPool::wake_workers(uint64_t count) {
-  // Sequentially consistent, as are the steps of a worker that goes to sleep: either it sees the new
-  // epoch, or it is seen here.
+  // Sequentially consistent, as are the steps of a worker that goes to sleep: either it sees the
+  // new epoch, or it is seen here.
   epoch_.fetch_add(1);
   if (sleepers_.load() == 0) return;
   futex_wake(epoch_, static_cast<int>(std::min<uint64_t>(count, workers_.size())));

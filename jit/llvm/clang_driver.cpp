@@ -13,6 +13,8 @@
 #include <llvm/Support/raw_ostream.h>
 #include <pthread.h>
 
+#include <algorithm>
+
 #include "jit/llvm/fatal_errors.h"
 
 namespace laya::llvm_component {
@@ -20,9 +22,8 @@ namespace {
 
 using FileSystem = llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem>;
 
-/// Headers lie below this folder, the source beside it: a header may have the source's name.
-constexpr const char* kHeaderFolder = "/headers/";
-constexpr const char* kSourceFolder = "/source/";
+/// Where the files lie that Clang sees; messages name them relative to it.
+constexpr const char* kFolder = "/kernel";
 
 /// Clang's parser recurses on nested source, and the caller's stack may be small.
 constexpr size_t kStackBytes = size_t{16} << 20;
@@ -39,22 +40,16 @@ void initialize_once() {
   static_cast<void>(done);
 }
 
-/// False if the name is taken by a file with another text.
-bool add_file(llvm::vfs::InMemoryFileSystem& files, const std::string& path, std::string_view text) {
-  // A copy, since Clang wants a terminating zero behind the text.
-  return files.addFile(path, 0, llvm::MemoryBuffer::getMemBufferCopy(text, path));
-}
-
 class Compilation {
  public:
-  explicit Compilation(const Job& job)
-      : job_(job), source_path_(kSourceFolder + std::string(job.source.name)) {}
+  explicit Compilation(const Job& job) : job_(job) {}
 
   /// False: the log says why.
   bool run() {
     if (!add_files() || !parse_options()) return false;
     instance_.createDiagnostics(new clang::TextDiagnosticPrinter(log_, diagnostic_options_.get()));
     instance_.createFileManager(files_);
+    instance_.setVerboseOutputStream(llvm::nulls());  // "1 warning generated."
     instance_.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object_));
     clang::EmitObjAction action;
     return instance_.ExecuteAction(action);
@@ -65,22 +60,27 @@ class Compilation {
 
  private:
   bool add_files() {
-    add_file(*files_, source_path_, job_.source.text);
-    for (const File& header : job_.headers) {
-      if (add_file(*files_, kHeaderFolder + std::string(header.name), header.text)) continue;
-      log_ << "error: two headers are named '" << header.name << "'\n";
-      return false;
-    }
-    return true;
+    files_->setCurrentWorkingDirectory(kFolder);
+    if (!add_file(job_.source)) return false;
+    return std::all_of(job_.headers.begin(), job_.headers.end(),
+                       [this](const File& header) { return add_file(header); });
+  }
+
+  bool add_file(const File& file) {
+    // A copy, since Clang wants a terminating zero behind the text.
+    if (files_->addFile(file.name, 0, llvm::MemoryBuffer::getMemBufferCopy(file.text))) return true;
+    log_ << "error: two different files are named '" << file.name << "'\n";
+    return false;
   }
 
   bool parse_options() {
     std::vector<const char*> arguments;
     for (const std::string& option : job_.options) arguments.push_back(option.c_str());
-    for (const char* fixed : {"-emit-obj", "-x", "c++", "-I", kHeaderFolder}) {
+    for (const char* fixed : {"-emit-obj", "-x", "c++", "-I", "."}) {
       arguments.push_back(fixed);
     }
-    arguments.push_back(source_path_.c_str());
+    const std::string source_name(job_.source.name);
+    arguments.push_back(source_name.c_str());
     // Clang reports bad options before it has a CompilerInstance to report them with.
     clang::DiagnosticsEngine diagnostics(
         new clang::DiagnosticIDs, diagnostic_options_,
@@ -90,7 +90,6 @@ class Compilation {
   }
 
   const Job& job_;
-  std::string source_path_;
   FileSystem files_{new llvm::vfs::InMemoryFileSystem};
   std::string log_text_;
   llvm::raw_string_ostream log_{log_text_};
