@@ -156,23 +156,25 @@ Result<const Nvrtc*> NvrtcCompiler::open() {
 /// What to tell about a compile that failed with `code`.
 Error NvrtcCompiler::explain(nvrtcResult code, const CompileRequest& request,
                              std::string log) const {
-  const std::string name = nvrtc_->nvrtcGetErrorString(code);
+  const std::string said = log.substr(0, log.find('\n'));
   if (code == NVRTC_ERROR_COMPILATION) {
-    const std::string first = log.substr(0, log.find('\n'));
-    return {ErrorKind::kCompileFailed, "NVRTC refuses " + request.name + ": " + first,
+    return {ErrorKind::kCompileFailed, "NVRTC refuses " + request.name + ": " + said,
             std::move(log)};
   }
+  int major = 0, minor = 0;
+  nvrtc_->nvrtcVersion(&major, &minor);
+  const std::string compiler = "NVRTC " + std::to_string(major) + "." + std::to_string(minor) +
+                               " (" + library().file.string() + ")";
   if (code == NVRTC_ERROR_INVALID_OPTION) {
-    int major = 0, minor = 0;
-    nvrtc_->nvrtcVersion(&major, &minor);
     return {ErrorKind::kUnavailable,
-            "NVRTC " + std::to_string(major) + "." + std::to_string(minor) + " (" +
-                library().file.string() + ") does not know the target " + request.target.name +
-                " or an option of this build; install NVRTC 13",
+            compiler + " cannot compile for " + request.target.name +
+                " as this build asks it to (" + said +
+                "); install NVRTC 13 or choose another target",
             std::move(log)};
   }
   return {ErrorKind::kCompileFailed,
-          "NVRTC fails on " + request.name + ": " + name + " (" + std::to_string(code) + ")",
+          compiler + " fails on " + request.name + ": " + nvrtc_->nvrtcGetErrorString(code) + " (" +
+              std::to_string(code) + ")",
           std::move(log)};
 }
 
