@@ -71,6 +71,7 @@ class DeclarationParser {
     number_ = number;
     LineReader reader(text);
     const std::string_view kind = reader.next();
+    if (kind.empty()) return {};
     if (kind == "entry") return entry(reader);
     if (kind == "param") return param(reader);
     if (kind == "arg") return arg(reader);

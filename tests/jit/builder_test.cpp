@@ -22,8 +22,10 @@ struct Process {
     store.directory = dir;
     auto cuda = std::make_unique<test::FakeCompiler>(Backend::kCuda, std::move(identity));
     compiler = cuda.get();
+    auto library = TemplateLibrary::create({}, {});
+    REQUIRE(library);
     builder = std::make_unique<Builder>(
-        *TemplateLibrary::create({}, {}), cache::Store::open(store), std::move(cuda),
+        *std::move(library), cache::Store::open(store), std::move(cuda),
         std::make_unique<test::FakeCompiler>(Backend::kCpu), mode, LogFn{});
     REQUIRE(builder->add_template("twice", Backend::kCuda, kTemplate));
     builder->add_header("own.cuh", Backend::kCuda, std::move(header));
@@ -153,9 +155,9 @@ TEST_CASE("a stored kernel whose metadata makes no sense is dropped and compiled
   const auto entry = process.builder->store().list()->front();
   // The key is rebuilt from what the store shows, so that this test needs no access to the inside.
   cache::KeyBuilder key;
-  for (const auto& field : process.builder->store().show(entry.digest)->front().key) {
-    key.field(field.tag, field.value);
-  }
+  const auto shown = process.builder->store().show(entry.digest);
+  REQUIRE(shown);
+  for (const auto& field : shown->front().key) key.field(field.tag, field.value);
   REQUIRE(process.builder->store().put(std::move(key).finish(), {"fake-1", "object", "{}"}));
   CHECK(process.builder->build(twice())->source == BuildSource::kCompiled);
   CHECK(Process(dir.path()).builder->build(twice())->source == BuildSource::kUserCache);
