@@ -154,6 +154,8 @@ Attempt<Connection> open_locked(const std::filesystem::path& file, JournalMode j
   if (rollback) LAYA_TRY(connection.text("PRAGMA locking_mode = NORMAL"));
   // Reads the schema, and gives back the lock of exclusive locking.
   LAYA_TRY(connection.integer("SELECT bytes FROM totals"));
+  // We may write, so it is the file's head that says otherwise.
+  if (connection.is_read_only()) return fail(Fault::kDamaged, file.string() + " refuses writing");
   return connection;
 }
 

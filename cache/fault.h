@@ -10,14 +10,15 @@ namespace laya::cache {
 
 /// What went wrong, as far as the store acts on it.
 enum class Fault {
-  kBusy,      ///< another process holds a lock; waiting may help, deleting never does
-  kDamaged,   ///< not a database, or its structure is broken
-  kForeign,   ///< a sound database that is not ours, or one that others can write to
-  kFull,      ///< no space left on the device
-  kReadOnly,  ///< not writable (any more), or the file was moved away under us
-  kOther,     ///< everything else: I/O errors, out of memory, SQL errors
+  kBusy,          ///< another process holds a lock; waiting may help, deleting never does
+  kDamaged,       ///< not a database, or its structure is broken
+  kInconsistent,  ///< a sound structure with tables that contradict each other
+  kForeign,       ///< a sound database that is not ours, or one that others can write to
+  kFull,          ///< no space left on the device
+  kReadOnly,      ///< not writable (any more), or the file was moved away under us
+  kOther,         ///< everything else: I/O errors, out of memory, SQL errors
 };
-inline constexpr int kFaults = 6;
+inline constexpr int kFaults = 7;
 
 struct Failure {
   Fault fault = Fault::kOther;

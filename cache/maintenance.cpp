@@ -36,8 +36,7 @@ bool is_sound(const StoredRecord& record) {
 
 template <class T>
 Result<T> result_of(Attempt<T> attempt) {
-  if (!attempt) return tl::make_unexpected(error_of(attempt.error()));
-  return *std::move(attempt);
+  return std::move(attempt).map_error(error_of);
 }
 
 }  // namespace
@@ -83,6 +82,11 @@ Result<std::vector<EntryInfo>> SqliteStore::show(std::string_view digest_prefix)
 }
 
 Result<std::vector<std::string>> SqliteStore::verify(bool repair) {
+  if (repair) LAYA_TRY(result_of(repair_structure()));
+  LAYA_ASSIGN(const bool sound, result_of(attempt(has_sound_structure)));
+  if (!sound) {
+    return fail(ErrorKind::kStoreError, place_.file.string() + " has a damaged structure");
+  }
   LAYA_ASSIGN(const auto ids, result_of(attempt(read_ids)));
   std::vector<std::string> damaged;
   for (const int64_t id : ids) {
@@ -93,18 +97,21 @@ Result<std::vector<std::string>> SqliteStore::verify(bool repair) {
     if (!row || is_sound(row->record)) continue;
     damaged.push_back(row->record.digest.hex());
     if (!repair) continue;
-    LAYA_TRY(result_of(attempt([&](Connection& connection) -> Attempt<bool> {
-      LAYA_TRY(remove_row(connection, id));
-      return true;
-    })));
-  }
-  if (repair) {
-    LAYA_TRY(result_of(attempt([](Connection& connection) -> Attempt<bool> {
-      LAYA_TRY(repair_accounts(connection));
-      return true;
-    })));
+    LAYA_TRY(result_of(attempt([&](Connection& connection) { return remove_row(connection, id); })));
   }
   return damaged;
+}
+
+Attempt<void> SqliteStore::repair_structure() {
+  const Attempt<void> repaired = attempt([](Connection& connection) -> Attempt<void> {
+    LAYA_TRY(repair_accounts(connection));
+    LAYA_ASSIGN(const bool sound, has_sound_structure(connection));
+    if (!sound) return fail(Fault::kDamaged, "the structure cannot be repaired");
+    return {};
+  });
+  // A database beyond repair has been put aside: go on with the new one.
+  if (!repaired && repaired.error().fault == Fault::kDamaged) return connect();
+  return repaired;
 }
 
 Result<int64_t> SqliteStore::clear() {

@@ -175,6 +175,11 @@ Attempt<std::vector<std::pair<int64_t, EntryInfo>>> read_entries(Connection& con
   }
 }
 
+Attempt<bool> has_sound_structure(Connection& connection) {
+  LAYA_ASSIGN(const std::string verdict, connection.text("PRAGMA integrity_check(1)"));
+  return verdict == "ok";
+}
+
 Attempt<void> repair_accounts(Connection& connection) {
   LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
   LAYA_TRY(connection.execute(
@@ -183,7 +188,8 @@ Attempt<void> repair_accounts(Connection& connection) {
       "INSERT INTO usage(id, used, hits, stored_bytes)"
       " SELECT id, 0, 0, 160 + length(producer) + length(metadata) + length(key_text)"
       " + length(artifact) FROM artifacts WHERE id NOT IN (SELECT id FROM usage);"
-      "UPDATE totals SET bytes = (SELECT coalesce(sum(stored_bytes), 0) FROM usage)"));
+      "DELETE FROM totals;"
+      "INSERT INTO totals SELECT coalesce(sum(stored_bytes), 0) FROM usage"));
   return transaction.commit();
 }
 

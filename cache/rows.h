@@ -53,7 +53,11 @@ Attempt<std::vector<std::pair<int64_t, EntryInfo>>> read_entries(Connection& con
                                                                  const Digest& first,
                                                                  const Digest& last);
 
-/// Makes usage and totals agree with artifacts. One transaction.
+/// Whether all of the database's structure is in order, indexes included. Reads the whole file.
+Attempt<bool> has_sound_structure(Connection& connection);
+
+/// Makes everything that follows from artifacts (indexes, usage, totals) agree with it again.
+/// One transaction.
 Attempt<void> repair_accounts(Connection& connection);
 
 }  // namespace laya::cache

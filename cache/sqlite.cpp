@@ -16,6 +16,8 @@ Fault fault_of(int code) {
     case SQLITE_PROTOCOL: return Fault::kBusy;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB: return Fault::kDamaged;
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH: return Fault::kInconsistent;
     case SQLITE_FULL: return Fault::kFull;
     case SQLITE_READONLY:
     case SQLITE_PERM: return Fault::kReadOnly;
@@ -76,7 +78,8 @@ Attempt<Connection> Connection::open(const std::filesystem::path& file, Access a
   // A database may come from somebody else: its schema gets no say beyond plain tables.
   for (const auto& [option, value] : {std::pair(SQLITE_DBCONFIG_DEFENSIVE, 1),
                                       std::pair(SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
-                                      std::pair(SQLITE_DBCONFIG_ENABLE_VIEW, 0)}) {
+                                      std::pair(SQLITE_DBCONFIG_ENABLE_VIEW, 0),
+                                      std::pair(SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)}) {
     const int refused = sqlite3_db_config(connection.handle_, option, value, nullptr);
     if (refused != SQLITE_OK) {
       return tl::make_unexpected(failure_of(connection.handle_, refused, "configure"));
@@ -116,7 +119,12 @@ Attempt<sqlite3_stmt*> Connection::statement(const char* sql) {
   }
   sqlite3_stmt* handle = nullptr;
   const int code = sqlite3_prepare_v3(handle_, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, nullptr);
-  if (code != SQLITE_OK) return tl::make_unexpected(failure_of(handle_, code, sql));
+  if (code != SQLITE_OK) {
+    Failure failure = failure_of(handle_, code, sql);
+    // All our SQL is fixed, so what does not compile finds another schema than ours.
+    if (code == SQLITE_ERROR) failure.fault = Fault::kDamaged;
+    return tl::make_unexpected(std::move(failure));
+  }
   statements_.emplace_back(sql, Statement(handle));
   return handle;
 }
@@ -129,6 +137,12 @@ bool Connection::has_moved() const {
   int moved = 0;
   const int code = sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
   return code == SQLITE_OK && moved != 0;
+}
+
+bool Connection::is_read_only() const { return sqlite3_db_readonly(handle_, "main") == 1; }
+
+void Connection::checkpoint_on_close(bool on) {
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr);
 }
 
 void Connection::abandon() {

@@ -74,6 +74,12 @@ class Connection {
   /// Whether the database file was renamed or removed since it was opened.
   bool has_moved() const;
 
+  /// Whether SQLite refuses to write, whatever the file system says.
+  bool is_read_only() const;
+  /// Whether closing the last connection also copies the write-ahead log into the database, which
+  /// makes it one whole file but waits for the disk. Off at first.
+  void checkpoint_on_close(bool on);
+
   /// Forgets all handles without closing them; for a forked child, where closing would do harm.
   void abandon();
 

@@ -37,6 +37,14 @@ SqliteStore::SqliteStore(StoreOptions options, Place place)
 
 SqliteStore::~SqliteStore() {
   flush();
+  // New records go into the main file, so that the directory can be baked into an image or read by
+  // who may not write. That waits for the disk, so a process that has only read leaves it alone.
+  if (counters_.stores > 0) {
+    (void)run([](Connection& connection) -> Attempt<void> {
+      connection.checkpoint_on_close(true);
+      return {};
+    });
+  }
   {
     const std::lock_guard lock(mutex_);
     connection_ = Connection();
@@ -170,6 +178,10 @@ Attempt<int64_t> SqliteStore::write(const StoredRecord& record, const std::vecto
     case Fault::kFull:
       if (!make_room()) return id;
       return write_once(record, uses);
+    case Fault::kInconsistent:
+      report(id.error());
+      if (!repair()) return id;
+      return write_once(record, uses);
     case Fault::kDamaged:
     case Fault::kReadOnly:
       // By now the damaged file is put aside, or the one that was moved is closed.
@@ -206,6 +218,10 @@ Attempt<void> SqliteStore::make_room() {
     counters_.evicted += removed;
     return {};
   });
+}
+
+Attempt<void> SqliteStore::repair() {
+  return attempt([](Connection& connection) { return repair_accounts(connection); });
 }
 
 void SqliteStore::trim(int64_t keep) {
@@ -279,7 +295,8 @@ void SqliteStore::warn(const std::string& message) const {
 void SqliteStore::report(const Failure& failure) {
   switch (failure.fault) {
     case Fault::kBusy: ++counters_.busy; break;
-    case Fault::kDamaged: ++counters_.damaged; break;
+    case Fault::kDamaged:
+    case Fault::kInconsistent: ++counters_.damaged; break;
     default: ++counters_.errors; break;
   }
   if (!warned_[static_cast<size_t>(failure.fault)].exchange(true)) warn(failure.message);

@@ -88,6 +88,8 @@ class SqliteStore final : public Store, private ForkAware {
   Attempt<int64_t> write(const StoredRecord& record, const std::vector<int64_t>& uses);
   Attempt<int64_t> write_once(const StoredRecord& record, const std::vector<int64_t>& uses);
   Attempt<void> make_room();
+  Attempt<void> repair();
+  Attempt<void> repair_structure();
   void trim(int64_t keep);
   void drop_damaged(const Row& row);
   void note_use(int64_t id);

@@ -1,0 +1,251 @@
+// Damage of every kind, done to real files: a damaged record or database costs a miss and is counted,
+// never a wrong answer, and the store works on.
+#include <functional>
+
+#include "cache/sqlite_store.h"
+#include "tests/cache/support.h"
+
+namespace laya::cache {
+namespace {
+
+using test::key_of;
+using test::Log;
+using test::options_for;
+using test::RawDatabase;
+using test::record_of;
+using test::same;
+using test::TempDirectory;
+
+TEST_CASE("a record with one flipped bit is dropped and counted, the others stay") {
+  for (const std::string change :
+       {"artifact = CAST(substr(artifact, 1, 2000) || x'00' || substr(artifact, 2002) AS BLOB)",
+        "artifact = substr(artifact, 2)", "artifact_bytes = artifact_bytes + 1",
+        "key_text = CAST(x'00' || substr(key_text, 2) AS BLOB)", "key_bytes = key_bytes - 1",
+        "metadata = x'00'", "metadata = x''", "checksum = zeroblob(16)", "checksum = x'01'"}) {
+    CAPTURE(change);
+    const TempDirectory temp;
+    Log log;
+    const auto store = Store::open(options_for(temp, &log));
+    REQUIRE(store->put(key_of("good"), record_of(1)));
+    REQUIRE(store->put(key_of("bad"), record_of(2)));
+    RawDatabase(temp.database()).execute("UPDATE artifacts SET " + change +
+                                         " WHERE id = (SELECT max(id) FROM artifacts)");
+    CHECK_FALSE(store->find(key_of("bad"), "maker-1"));
+    CHECK(store->stats().damaged == 1);
+    CHECK(log.count("damaged") == 1);
+    // Dropped: now it is an ordinary miss, and can be stored again.
+    CHECK_FALSE(store->find(key_of("bad"), "maker-1"));
+    CHECK(store->stats().damaged == 1);
+    CHECK(store->list()->size() == 1);
+    CHECK(same(*store->find(key_of("good"), "maker-1"), record_of(1)));
+    REQUIRE(store->put(key_of("bad"), record_of(2)));
+    CHECK(same(*store->find(key_of("bad"), "maker-1"), record_of(2)));
+  }
+}
+
+TEST_CASE("a record under the digest or producer of another one is dropped") {
+  for (const std::string column : {"digest", "producer"}) {
+    CAPTURE(column);
+    const TempDirectory temp;
+    const auto store = Store::open(options_for(temp));
+    Record theirs = record_of(2);
+    theirs.producer = "maker-2";
+    REQUIRE(store->put(key_of("mine"), record_of(1)));
+    REQUIRE(store->put(key_of("theirs"), theirs));
+    RawDatabase raw(temp.database());
+    raw.execute("CREATE TEMP TABLE first AS SELECT digest, producer FROM artifacts WHERE id = 1");
+    raw.execute("DELETE FROM artifacts WHERE id = 1");
+    const bool digest = column == "digest";
+    raw.execute("UPDATE artifacts SET " + column + " = (SELECT " + column +
+                " FROM first)");
+    CHECK_FALSE(store->find(key_of(digest ? "mine" : "theirs"), digest ? "maker-2" : "maker-1"));
+    CHECK(store->stats().damaged == 1);
+    CHECK(store->list()->empty());
+  }
+}
+
+/// Damages the closed database with `damage`; then a store must start a new one, once.
+void check_moved_aside(const std::function<void(const std::filesystem::path&)>& damage) {
+  const TempDirectory temp;
+  REQUIRE(Store::open(options_for(temp))->put(key_of("k"), record_of(1)));
+  damage(temp.database());
+  const std::string damaged = test::read_file(temp.database());
+  Log log;
+  const auto store = Store::open(options_for(temp, &log));
+  CHECK(store->mode() == StoreMode::kReadWrite);
+  CHECK_FALSE(store->find(key_of("k"), "maker-1"));
+  CHECK(store->put(key_of("k"), record_of(1)));
+  CHECK(same(*store->find(key_of("k"), "maker-1"), record_of(1)));
+  CHECK(store->stats().damaged == 1);
+  CHECK(log.count("a new one is started") == 1);
+  CHECK(test::read_file(damaged_file(temp.database())) == damaged);
+}
+
+TEST_CASE("a file that is no database is moved aside and a new one started") {
+  check_moved_aside([](const auto& file) { test::patch_file(file, 0, "SQL it is not"); });
+  check_moved_aside([](const auto& file) { test::write_file(file, test::bytes_of(100000, 1)); });
+}
+
+TEST_CASE("a truncated database is moved aside and a new one started") {
+  check_moved_aside([](const auto& file) {
+    std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+  });
+  check_moved_aside([](const auto& file) { std::filesystem::resize_file(file, 100); });
+}
+
+TEST_CASE("a database that was truncated to nothing is simply new") {
+  const TempDirectory temp;
+  REQUIRE(Store::open(options_for(temp))->put(key_of("k"), record_of(1)));
+  std::filesystem::resize_file(temp.database(), 0);
+  const auto store = Store::open(options_for(temp));
+  CHECK_FALSE(store->find(key_of("k"), "maker-1"));
+  CHECK(store->put(key_of("k"), record_of(1)));
+  CHECK(store->stats().damaged == 0);
+}
+
+/// Damages all but the first page of a database that a store has open.
+void break_open_database(const std::filesystem::path& file) {
+  // Any write makes other connections forget the pages that they know.
+  RawDatabase(file).execute("UPDATE totals SET bytes = bytes; PRAGMA wal_checkpoint(TRUNCATE)");
+  const size_t size = std::filesystem::file_size(file);
+  test::patch_file(file, 16384, std::string(size - 16384, '\x5a'));
+}
+
+TEST_CASE("a database that breaks while it is open is moved aside, and the put goes to a new one") {
+  const TempDirectory temp;
+  Log log;
+  const auto store = Store::open(options_for(temp, &log));
+  REQUIRE(store->put(key_of("old"), record_of(1)));
+  break_open_database(temp.database());
+  CHECK(store->put(key_of("new"), record_of(2)));
+  CHECK(store->find(key_of("new"), "maker-1"));
+  CHECK_FALSE(store->find(key_of("old"), "maker-1"));
+  CHECK(store->stats().damaged == 1);
+  CHECK(log.count("a new one is started") == 1);
+  CHECK(std::filesystem::exists(damaged_file(temp.database())));
+}
+
+TEST_CASE("a second broken database in one process is not replaced again") {
+  const TempDirectory temp;
+  Log log;
+  const auto store = Store::open(options_for(temp, &log));
+  REQUIRE(store->put(key_of("k"), record_of(1)));
+  break_open_database(temp.database());
+  CHECK_FALSE(store->find(key_of("k"), "maker-1"));
+  REQUIRE(store->put(key_of("k"), record_of(1)));
+  break_open_database(temp.database());
+  CHECK_FALSE(store->find(key_of("k"), "maker-1"));
+  CHECK_FALSE(store->put(key_of("k"), record_of(1)));
+  CHECK_FALSE(store->find(key_of("k"), "maker-1"));
+  CHECK(log.count("a new one is started") == 1);
+  CHECK(store->stats().damaged >= 3);
+  // The next process may.
+  CHECK(Store::open(options_for(temp))->put(key_of("k"), record_of(1)));
+}
+
+TEST_CASE("another process that moved the database aside is noticed") {
+  const TempDirectory temp;
+  const auto first = Store::open(options_for(temp)), second = Store::open(options_for(temp));
+  REQUIRE(first->put(key_of("old"), record_of(1)));
+  REQUIRE(second->find(key_of("old"), ""));
+  REQUIRE(*move_aside(temp.database(), identity_of(temp.database()), std::chrono::seconds(1)));
+  REQUIRE(first->put(key_of("new"), record_of(2)));
+  REQUIRE(second->put(key_of("newer"), record_of(3)));
+  CHECK(first->find(key_of("newer"), ""));
+  CHECK(second->find(key_of("new"), ""));
+}
+
+TEST_CASE("whatever byte of the database is damaged, no answer is wrong and the store works on") {
+  const TempDirectory temp;
+  {
+    const auto store = Store::open(options_for(temp));
+    for (uint32_t i = 0; i < 4; ++i) {
+      REQUIRE(store->put(key_of("k" + std::to_string(i)), record_of(i, 9000)));
+    }
+  }
+  const std::string good = test::read_file(temp.database());
+  // Every region: page heads and cell pointers closely, the rest in steps.
+  std::vector<size_t> offsets;
+  for (size_t page = 0; page < good.size(); page += 16384) {
+    for (size_t i = 0; i < 160; i += 3) offsets.push_back(page + i);
+    for (size_t i = 160; i < 16384; i += 331) offsets.push_back(page + i);
+  }
+  int hits = 0, moved = 0, foreign = 0, verified = 0;
+  for (const size_t offset : offsets) {
+    CAPTURE(offset);
+    for (const char* suffix : {"-wal", "-shm", ".damaged"}) {
+      std::filesystem::remove(temp.database().string() + suffix);
+    }
+    std::string bad = good;
+    bad[offset] = static_cast<char>(bad[offset] ^ (1 << offset % 8));
+    test::write_file(temp.database(), bad);
+    Log log;
+    const auto store = Store::open(options_for(temp, &log));
+    for (uint32_t i = 0; i < 4; ++i) {
+      const auto found = store->find(key_of("k" + std::to_string(i)), "maker-1");
+      if (!found) continue;
+      ++hits;
+      CHECK(same(*found, record_of(i, 9000)));
+    }
+    moved += log.count("a new one is started");
+    if (store->mode() == StoreMode::kMemoryOnly) {
+      ++foreign;  // The damage is in the application id or the version.
+      continue;
+    }
+    // SQLite does not look at everything when it reads: some damage shows only to verify().
+    bool works = store->put(key_of("new"), record_of(9)) && store->find(key_of("new"), "maker-1");
+    if (!works) {
+      ++verified;
+      CHECK(store->verify(true));
+      works = store->put(key_of("new"), record_of(9)) && store->find(key_of("new"), "maker-1");
+    }
+    CHECK(works);
+  }
+  MESSAGE(offsets.size() << " places, " << hits << " hits, " << moved << " moved aside, " << foreign
+                         << " taken for foreign, " << verified << " needed verify()");
+  CHECK(hits > static_cast<int>(offsets.size()));
+  CHECK(moved > 10);
+  CHECK(foreign <= 8);
+  CHECK(verified <= 8);
+}
+
+TEST_CASE("whatever byte of the write-ahead log is damaged, no answer is wrong") {
+  const TempDirectory temp;
+  std::string database, wal;
+  {
+    const auto store = Store::open(options_for(temp));
+    for (uint32_t i = 0; i < 4; ++i) {
+      REQUIRE(store->put(key_of("k" + std::to_string(i)), record_of(i, 9000)));
+    }
+    database = test::read_file(temp.database());
+    wal = test::read_file(temp.database().string() + "-wal");
+  }
+  if (journal_mode_of(temp.path()) != JournalMode::kWal) {
+    MESSAGE("[SKIP] no write-ahead log on this file system");
+    return;
+  }
+  REQUIRE(wal.size() > 100000);
+  int hits = 0;
+  for (size_t offset = 0; offset < wal.size(); offset += offset < 64 ? 4 : 2003) {
+    CAPTURE(offset);
+    test::write_file(temp.database(), database);
+    std::string bad = wal;
+    bad[offset] = static_cast<char>(bad[offset] ^ 0x10);
+    test::write_file(temp.database().string() + "-wal", bad);
+    std::filesystem::remove(temp.database().string() + "-shm");
+    const auto store = Store::open(options_for(temp));
+    REQUIRE(store->mode() == StoreMode::kReadWrite);
+    for (uint32_t i = 0; i < 4; ++i) {
+      const auto found = store->find(key_of("k" + std::to_string(i)), "maker-1");
+      if (!found) continue;
+      ++hits;
+      CHECK(same(*found, record_of(i, 9000)));
+    }
+    CHECK(store->put(key_of("new"), record_of(9)));
+    CHECK(store->find(key_of("new"), "maker-1"));
+  }
+  CHECK(hits > 0);
+}
+
+}  // namespace
+}  // namespace laya::cache
