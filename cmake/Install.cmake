@@ -14,7 +14,7 @@ endif()
 # The public headers; all others are how it is done and may change.
 set(cache_headers directory key log result store)
 set(jit_headers compiler device engine kernel kernel_spec options target template)
-set(model_headers config dtype op plan model synthetic)
+set(model_headers batch config dtype model op ops plan prediction synthetic)
 foreach(folder cache jit model)
   list(TRANSFORM ${folder}_headers PREPEND ${PROJECT_SOURCE_DIR}/${folder}/)
   list(TRANSFORM ${folder}_headers APPEND .h)

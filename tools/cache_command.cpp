@@ -133,7 +133,7 @@ void print_entry(const cache::EntryInfo& entry) {
 Result<int> run_show(cache::Store& store, const OpenCache& /*open*/, const CacheArgs& args) {
   LAYA_ASSIGN(const std::vector<cache::EntryInfo> entries, store.show(args.key));
   if (entries.empty()) {
-    return fail(ErrorKind::kBadInput, "no entry's key begins with '" + args.key + "'");
+    return fail(ErrorKind::kNotCached, "no entry's key begins with '" + args.key + "'");
   }
   Json list = Json::array();
   for (const cache::EntryInfo& entry : entries) {
@@ -203,10 +203,7 @@ Command add_cache(CLI::App& laya) {
             for (const auto& [sub, action] : actions) {
               if (!sub->parsed()) continue;
               const Result<OpenCache> open = open_cache();
-              if (!open) {
-                const bool is_usage = open.error().kind == ErrorKind::kBadInput;
-                return report(open.error(), is_usage ? kWrongUsage : kWorkFailed);
-              }
+              if (!open) return report(open.error());
               const Result<int> status = action(*open->store, *open, *args);
               return status ? *status : report(status.error());
             }

@@ -19,10 +19,10 @@ const char* to_word(LogLevel level) {
 
 }  // namespace
 
-int report(const Error& error, ExitStatus status) {
+int report(const Error& error) {
   note(error.message);
   if (!error.detail.empty()) std::fprintf(stderr, "%s\n", error.detail.c_str());
-  return status;
+  return error.kind == ErrorKind::kBadInput ? kWrongUsage : kWorkFailed;
 }
 
 void note(std::string_view line) {

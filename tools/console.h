@@ -20,8 +20,9 @@ enum ExitStatus : int {
   kWrongUsage = 2,
 };
 
-/// Writes "laya: message" and the error's detail to stderr; returns `status`.
-int report(const Error& error, ExitStatus status = kWorkFailed);
+/// Writes "laya: message" and the error's detail to stderr. Returns kWrongUsage for kBadInput, which
+/// is a wrong value on the command line, in the environment or in an input file; else kWorkFailed.
+int report(const Error& error);
 
 /// Writes "laya: line" to stderr.
 void note(std::string_view line);

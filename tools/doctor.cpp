@@ -92,9 +92,9 @@ void print_findings(const std::vector<Finding>& findings) {
 
 int run(bool json) {
   const Result<jit::Options> options = command_options();
-  if (!options) return report(options.error(), kWrongUsage);
+  if (!options) return report(options.error());
   const auto engine = jit::Engine::create(*options);
-  if (!engine) return report(engine.error(), kWrongUsage);
+  if (!engine) return report(engine.error());
 
   std::vector<Finding> findings{gpu_finding(),
                                 compiler_finding(**engine, jit::Backend::kCuda, "nvrtc"),

@@ -21,7 +21,7 @@ struct InitArgs {
 
 int run(const InitArgs& args) {
   const Result<model::Config> config = model::preset_config(args.preset);
-  if (!config) return report(config.error(), kWrongUsage);
+  if (!config) return report(config.error());
   int64_t bytes = 0;
   {
     Progress progress("writing", 100);

@@ -1,6 +1,7 @@
 // The `laya` command: reads the command line and runs one subcommand.
 // Exit status: 0 done, 1 the work failed, 2 wrong usage.
 #include <array>
+#include <cstdio>
 #include <exception>
 
 #include "tools/command.h"
@@ -21,7 +22,11 @@ int run(int argc, char** argv) {
     return laya.exit(error) == 0 ? kDone : kWrongUsage;
   }
   for (const Command& command : commands) {
-    if (command.app->parsed()) return command.run();
+    if (!command.app->parsed()) continue;
+    const int status = command.run();
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    note("the output could not be written");
+    return kWorkFailed;
   }
   return kWrongUsage;
 }

@@ -1,11 +1,11 @@
 #include "tools/targets.h"
 
+#include "model/checkpoint.h"
+#include "model/plan.h"
 #include "tools/console.h"
 
 namespace laya::tools {
 namespace {
-
-bool has_bf16(const jit::Target& target) { return jit::compute_capability(target) >= 80; }
 
 Result<std::vector<model::DType>> parse_dtypes(const std::vector<std::string>& words) {
   std::vector<model::DType> dtypes;
@@ -18,29 +18,20 @@ Result<std::vector<model::DType>> parse_dtypes(const std::vector<std::string>& w
 
 }  // namespace
 
-Result<model::Config> config_of(const ModelChoice& choice) {
+Result<ModelShape> shape_of(const ModelChoice& choice) {
   if (choice.directory.empty() == choice.preset.empty()) {
     return fail(ErrorKind::kBadInput, "give either --model or --preset");
   }
-  if (!choice.preset.empty()) return model::preset_config(choice.preset);
-  return model::read_config(choice.directory);
+  if (!choice.preset.empty()) {
+    LAYA_ASSIGN(const model::Config config, model::preset_config(choice.preset));
+    return ModelShape{config};
+  }
+  LAYA_ASSIGN(const model::Checkpoint checkpoint, model::open_checkpoint(choice.directory));
+  return ModelShape{checkpoint.config, checkpoint.table_dtype()};
 }
 
 model::DType default_dtype(const jit::Target& target) {
-  if (target.backend == jit::Backend::kCpu) return model::DType::kF32;
-  return has_bf16(target) ? model::DType::kBF16 : model::DType::kF16;
-}
-
-Result<void> check_dtype(const jit::Target& target, model::DType dtype) {
-  if (target.backend == jit::Backend::kCpu && dtype != model::DType::kF32) {
-    return fail(ErrorKind::kBadInput, std::string("the CPU computes in fp32 only, not in ") +
-                                          model::to_string(dtype));
-  }
-  if (target.backend == jit::Backend::kCuda && dtype == model::DType::kBF16 && !has_bf16(target)) {
-    return fail(ErrorKind::kBadInput,
-                target.name + " has no bf16, which needs sm_80; use fp16 or fp32");
-  }
-  return {};
+  return target.backend == jit::Backend::kCpu ? model::DType::kF32 : model::DType::kF16;
 }
 
 Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::string>& targets,
@@ -53,7 +44,7 @@ Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::stri
     Result<void> last_refusal;
     bool has_one = wanted.empty();
     for (const model::DType dtype : wanted) {
-      if (const Result<void> allowed = check_dtype(target, dtype); allowed) {
+      if (const Result<void> allowed = model::check_precision(dtype, target); allowed) {
         pairs.push_back({target, dtype});
         has_one = true;
       } else {

@@ -18,23 +18,24 @@ struct ModelChoice {
   std::string preset;
 };
 
-/// The configuration of the chosen model. kBadInput where none or both are given.
-Result<model::Config> config_of(const ModelChoice& choice);
+/// What decides the kernels of a model, apart from the target.
+struct ModelShape {
+  model::Config config;
+  model::DType table = model::DType::kF16;  ///< of the embedding table; F16 in every preset
+};
+
+/// Reads no weights. kBadInput where neither or both are given, or what is given is wrong.
+Result<ModelShape> shape_of(const ModelChoice& choice);
 
 struct TargetDType {
   jit::Target target;
   model::DType dtype;
 };
 
-/// The dtype that a target computes in unless told otherwise: fp32 on the CPU, bf16 on GPUs that
-/// have it (compute capability 8.0), fp16 on older ones.
+/// What a model computes in unless told otherwise (see model::ModelOptions).
 model::DType default_dtype(const jit::Target& target);
 
-/// kBadInput where kernels for the pair do not exist: the CPU computes in fp32 only, and bf16 needs
-/// compute capability 8.0.
-Result<void> check_dtype(const jit::Target& target, model::DType dtype);
-
-/// Every pair of the two comma-separated lists; `dtypes` empty: default_dtype() of each target.
+/// Every pair of the two lists; `dtypes` empty: default_dtype() of each target.
 /// With more than one dtype, pairs that do not exist are left out and noted on stderr, as long as
 /// each target keeps one. kBadInput names the word that is wrong.
 Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::string>& targets,
