@@ -25,6 +25,14 @@ struct Fill {
   float scale;
 };
 
+// 1 keeps the variance from a layer's input to its output. Attention is made sharper, so that equal
+// tokens at different places come out different, and the options' logits larger, so that the
+// options of a question get clearly different probabilities.
+float gain_of(const std::string& name) {
+  if (name.ends_with("Wqkv.weight") || name.ends_with("in_proj_weight")) return 1.5F;
+  return name == "scorer.3.weight" ? 8.0F : 1.0F;
+}
+
 Fill fill_of(const TensorSpec& spec) {
   switch (spec.role) {
     case TensorRole::kEmbedding: return {0.0F, 0.5F};
@@ -33,10 +41,7 @@ Fill fill_of(const TensorSpec& spec) {
     case TensorRole::kTemperature: return {1.0F, 0.0F};
     case TensorRole::kMatrix: break;
   }
-  // Unit variance in, unit variance out. The last layer of the scorer is larger, so that the
-  // options of a question get clearly different probabilities.
-  const float gain = spec.name == "scorer.3.weight" ? 3.0F : 1.0F;
-  return {0.0F, gain / std::sqrt(static_cast<float>(spec.shape.back()))};
+  return {0.0F, gain_of(spec.name) / std::sqrt(static_cast<float>(spec.shape.back()))};
 }
 
 int64_t element_count(const TensorSpec& spec) {

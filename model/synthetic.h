@@ -14,7 +14,7 @@ namespace laya::model {
 struct SyntheticOptions {
   uint64_t seed = 0;
   /// Called now and then with bytes written so far and in all.
-  std::function<void(int64_t done, int64_t total)> on_progress;
+  std::function<void(int64_t done, int64_t total)> on_progress = {};
 };
 
 /// Writes rl_agent_config.json, encoder/config.json and model.safetensors (F16) to `directory`,
