@@ -15,8 +15,9 @@ struct LaunchRule {
   int64_t blocks_per_group = 1;  ///< blocks that share those rows: column tiles, or heads
   uint32_t threads = 1;          ///< per block; 1 on the CPU
   uint32_t dynamic_shared_bytes = 0;
+  int64_t max_blocks = INT64_MAX;  ///< of a kernel whose blocks take several shares of the work
 
-  /// grid.x = ceil(rows / rows_per_block) * blocks_per_group; empty for 0 rows.
+  /// grid.x = ceil(rows / rows_per_block) * blocks_per_group, at most max_blocks; empty for 0 rows.
   jit::LaunchShape shape(int64_t rows) const;
 };
 

@@ -5,7 +5,9 @@
 namespace laya::model {
 namespace {
 
-const char* yes_no(bool value) { return value ? "yes" : "no"; }
+const char* yes_no(bool value) {
+  return value ? "yes" : "no";
+}
 
 const char* to_word(Activation act) {
   switch (act) {
@@ -16,11 +18,19 @@ const char* to_word(Activation act) {
   return "none";
 }
 
+jit::KernelSpec renamed(const jit::KernelSpec& base, const std::string& template_name) {
+  jit::KernelSpec spec(template_name, base.target());
+  for (const jit::Param& param : base.params()) {
+    std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
+  }
+  return spec;
+}
+
 Op with_tiles(const jit::KernelSpec& base) {
   const bool is_cuda = base.target().backend == jit::Backend::kCuda;
   Op op;
   for (const Tile& tile : is_cuda ? cuda_tiles(base) : cpu_tiles(base)) {
-    jit::KernelSpec spec = base;
+    jit::KernelSpec spec = tile.template_name.empty() ? base : renamed(base, tile.template_name);
     for (const jit::Param& param : tile.params) {
       std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
     }

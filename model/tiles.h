@@ -15,6 +15,7 @@ struct Tile {
   int64_t max_rows;                ///< see Variant::max_rows
   std::vector<jit::Param> params;  ///< such as BM, BN; none where a template has no tile parameters
   LaunchRule rule;
+  std::string template_name = {};  ///< of another template that does the same; empty: the base's
 };
 
 /// `base` has every parameter but those of the tile. Ascending in max_rows, never empty; the last

@@ -1,0 +1,121 @@
+#include "model/tiles_sm90.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace laya::model {
+namespace {
+
+constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
+constexpr int64_t kProcessors = 132;
+constexpr int64_t kSharedBytes = 227 * 1024;  // that a block can have
+constexpr int64_t kMostStages = 16;
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// A product and one way to cut it into tiles.
+struct Product {
+  int64_t n, k, parts;  // columns of out; columns of a and w; 2 for u and g, else 1
+
+  int64_t out_columns(const ProductTile& t) const { return t.columns / parts; }
+  int64_t column_tiles(const ProductTile& t) const { return ceil_div(n, out_columns(t)); }
+  int64_t slabs() const { return ceil_div(k, 64); }
+};
+
+Product product_of(const jit::KernelSpec& base) {
+  return {int_param(base, "N"), int_param(base, "K"), base.template_name() == "gemm_geglu" ? 2 : 1};
+}
+
+/// Shared memory for results on their way out, see WarpWriter in product_sm90.cuh.
+int64_t staging_bytes(const Product& p, const ProductTile& t) {
+  const int64_t blocks = p.out_columns(t) / 8;
+  const int64_t pass = blocks > 12 && blocks % 2 == 0 ? blocks / 2 : blocks;
+  return t.consumers * 1024 * (pass | 1);
+}
+
+int64_t stage_bytes(const ProductTile& t) {
+  return (t.rows + t.columns) * 128 + 16;
+}
+
+/// As many as there is room for; more than the work of all consumers' tiles are of no use.
+int64_t stages(const Product& p, const ProductTile& t) {
+  const int64_t room = (kSharedBytes - staging_bytes(p, t)) / stage_bytes(t);
+  return std::clamp<int64_t>(p.slabs() * t.consumers, 2, std::min(room, kMostStages));
+}
+
+/// Estimated time of the product in cycles, good enough to rank tiles: the slowest of tensor cores,
+/// shared memory and the way from the L2 cache, times the tiles of the busiest multiprocessor.
+double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
+  constexpr double kStart = 1500, kSharedRate = 128, kL2Rate = 40;  // cycles; bytes per cycle
+  const auto bm = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
+  const double multiply = bm / 64 * 4 * std::max(columns / 2, 24.0);
+  const double shared = (bm / 64 * 4 * (2048 + columns * 32) + (bm + columns) * 128) / kSharedRate;
+  const double l2 = (bm + columns / static_cast<double>(t.cluster)) * 128 / kL2Rate;
+  const auto tile = static_cast<double>(p.slabs()) * std::max({multiply, shared, l2});
+  const int64_t blocks = ceil_div(rows, t.rows * t.cluster) * t.cluster * p.column_tiles(t);
+  const double store = bm * static_cast<double>(p.out_columns(t)) / 16;
+  return kStart + store + tile * static_cast<double>(ceil_div(blocks, kProcessors));
+}
+
+std::vector<ProductTile> candidates(const Product& p) {
+  std::vector<ProductTile> result;
+  for (const int64_t columns : {8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192}) {
+    if (columns % (8 * p.parts) != 0) continue;
+    const int64_t consumers = columns <= 64 ? 1 : 2;
+    result.push_back({64, columns, 1, consumers});
+    if (columns < 64) continue;
+    result.push_back({128, columns, 1, 2});
+    if (columns % 16 == 0) result.push_back({128, columns, 2, 2});
+  }
+  return result;
+}
+
+}  // namespace
+
+Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max_rows) {
+  const Product p = product_of(base);
+  const int64_t stage_count = stages(p, t);
+  LaunchRule rule;
+  rule.rows_per_block = t.rows * t.cluster;
+  rule.blocks_per_group = p.column_tiles(t) * t.cluster;
+  rule.threads = static_cast<uint32_t>(128 * (t.consumers + 1));
+  rule.dynamic_shared_bytes =
+      static_cast<uint32_t>(stage_count * stage_bytes(t) + staging_bytes(p, t));
+  rule.max_blocks = kProcessors;
+  const int64_t box = p.parts == 2 ? t.columns / 2 : t.columns / t.cluster;
+  const auto param = [](const char* name, int64_t value) {
+    return jit::Param{name, jit::ParamValue{value}};
+  };
+  return {max_rows,
+          {param("BM", t.rows), param("BN", box), param("CLUSTER", t.cluster),
+           param("CONSUMERS", t.consumers), param("STAGES", stage_count), param("SPIN_LIMIT", 0)},
+          rule,
+          base.template_name() + "_sm90"};
+}
+
+std::vector<Tile> sm90_product_tiles(const jit::KernelSpec& base) {
+  constexpr int64_t kRows[] = {32768, 4096, 2048, 1024, 512, 256, 128, 64};
+  constexpr double kWorthAnotherKernel = 1.1;
+  const Product p = product_of(base);
+  std::vector<Tile> tiles;
+  ProductTile last{};
+  for (const int64_t rows : kRows) {
+    ProductTile best{};
+    double best_cycles = std::numeric_limits<double>::max();
+    for (const ProductTile& t : candidates(p)) {
+      const double cycles = estimated_cycles(p, t, rows);
+      if (cycles < best_cycles) best = t, best_cycles = cycles;
+    }
+    const bool is_first = tiles.empty();
+    if (is_first || estimated_cycles(p, last, rows) > best_cycles * kWorthAnotherKernel) {
+      tiles.push_back(product_tile(base, best, is_first ? kAnyRows : rows));
+      last = best;
+    }
+  }
+  std::reverse(tiles.begin(), tiles.end());
+  return tiles;
+}
+
+}  // namespace laya::model

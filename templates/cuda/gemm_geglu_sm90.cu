@@ -1,0 +1,80 @@
+// out = gelu(u) * g with u = a * w[:N]^T and g = a * w[N:]^T, as gemm_geglu, for 16-bit elements on
+// Hopper. product_sm90.cuh says how the product works; a thread holds u and g of the same columns.
+//
+//! entry  gemm_geglu_sm90
+//! param  T          word  bf16 fp16              elements of a, w and out
+//! param  N          int   8..16777216 step 8     columns of out
+//! param  K          int   8..16777216 step 8     columns of a and w
+//! param  BM         int   64..128 step 64        tile: rows
+//! param  BN         int   8..128 step 8          tile: columns of out
+//! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
+//! param  CONSUMERS  int   1..2                   warpgroups that multiply
+//! param  STAGES     int   2..16                  slabs of 64 k in flight
+//! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
+//!
+//! arg    a          map T rows K BM 64           [rows, K] T
+//! arg    w          map T 2*N K BN 64            [2N, K] T: u's rows, then g's
+//! arg    out        ptr                          [rows, N] T
+//! arg    rows       i32                          may be 0 (with an empty grid)
+//
+// All pointers are aligned to 16 bytes; BM * BN <= 128 * 96.
+// Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / BN) * CLUSTER, or fewer in multiples of
+// CLUSTER: best as many as there are multiprocessors; block.x = 128 * (CONSUMERS + 1).
+// Dynamic shared memory: STAGES * ((BM + 2 * BN) * 128 + 16) + CONSUMERS * 1024 * (b | 1) bytes,
+// where b = BN / 8, halved if it is even and above 12.
+#include "fast_gelu.cuh"
+#include "product_sm90.cuh"
+
+using Shape = ProductShape<BM, BN, 2, CLUSTER, CONSUMERS, STAGES>;
+using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
+using Writer = WarpWriter<T, BN>;
+using Tiles = TileList<Shape, BN, N>;
+
+__device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums, T* out,
+                                  const TilePosition& tile, int rows) {
+#pragma unroll
+  for (int i = 0; i < BM / 64; ++i) {
+    const int row = tile.row + i * 64 + threadIdx.x % 128 / 32 * 16;
+#pragma unroll
+    for (int pass = 0; pass < Writer::kPasses; ++pass) {
+#pragma unroll
+      for (int block = 0; block < Writer::kBlocks; ++block) {
+        const float* u = &sums[i][(pass * Writer::kBlocks + block) * 4];
+        const float* g = u + BN / 2;
+        writer.put(block, pack2<T>(fast_gelu(u[0]) * g[0], fast_gelu(u[1]) * g[1]),
+                   pack2<T>(fast_gelu(u[2]) * g[2], fast_gelu(u[3]) * g[3]));
+      }
+      writer.store<N>(out, row, tile.column + pass * Writer::kBlocks * 8, rows);
+    }
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Shape::kThreads, 1)
+    gemm_geglu_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
+                    T* out, int rows) {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const u32 ring = shared_window_address(shared), staging = ring + STAGES * Shape::kSlotBytes;
+  Pipeline pipeline(ring, staging + CONSUMERS * 4 * Writer::kBytes);
+  const Tiles tiles(rows);
+  const int group = threadIdx.x / 128;
+  if (group == CONSUMERS) {
+    if constexpr (CONSUMERS == 2) shrink_registers<24>();
+    if (threadIdx.x == CONSUMERS * 128) {
+      let_next_kernel_start();
+      pipeline.produce(a, w, tiles,
+                       [](const TilePosition& tile, int part) { return tile.column + part * N; });
+    }
+  } else {
+    if constexpr (CONSUMERS == 2) grow_registers<240>();
+    const Writer writer(staging + threadIdx.x / 32 * Writer::kBytes);
+    Pipeline::Sums sums;
+    pipeline.skip(group);
+    TilePosition tile;
+    for (int index = group; tiles.get(index, tile); index += CONSUMERS) {
+      pipeline.multiply_tile(sums);
+      store_tile(writer, sums, out, tile, rows);
+      pipeline.skip(CONSUMERS - 1);
+    }
+  }
+  pipeline.finish();
+}

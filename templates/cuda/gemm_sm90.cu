@@ -1,0 +1,97 @@
+// out = act(a * w^T + bias), as gemm, for 16-bit elements on Hopper: tensor cores fed from shared
+// memory (wgmma), bulk tensor copies, blocks that stay for the whole product. product_sm90.cuh says
+// how it works.
+//
+//! entry  gemm_sm90
+//! param  T          word  bf16 fp16              elements of a, w and out
+//! param  N          int   8..16777216 step 8     columns of out
+//! param  K          int   8..16777216 step 8     columns of a and w
+//! param  BIAS       word  no yes                 whether bias is added; else it is never read
+//! param  ACT        word  none relu gelu         gelu: exact, with erf
+//! param  BM         int   64..128 step 64        tile: rows
+//! param  BN         int   8..256 step 8          tile: columns, divided by CLUSTER
+//! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
+//! param  CONSUMERS  int   1..2                   warpgroups that multiply
+//! param  STAGES     int   2..16                  slabs of 64 k in flight
+//! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
+//!
+//! arg    a          map T rows K BM 64           [rows, K] T
+//! arg    w          map T N K BN 64              [N, K] T
+//! arg    bias       ptr                          [N] fp32
+//! arg    out        ptr                          [rows, N] T
+//! arg    rows       i32                          may be 0 (with an empty grid)
+//
+// All pointers are aligned to 16 bytes. With C = CLUSTER * BN columns of a tile, C <= 256 and
+// BM * C <= 128 * 192:
+// Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / C) * CLUSTER, or fewer in multiples of
+// CLUSTER: best as many as there are multiprocessors; block.x = 128 * (CONSUMERS + 1).
+// Dynamic shared memory: STAGES * ((BM + C) * 128 + 16) + CONSUMERS * 1024 * (b | 1) bytes, where
+// b = C / 8, halved if it is even and above 12.
+#include "fast_gelu.cuh"
+#include "product_sm90.cuh"
+
+using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, STAGES>;
+using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
+using Writer = WarpWriter<T, Shape::kColumns>;
+using Tiles = TileList<Shape, Shape::kColumns, N>;
+
+__device__ inline float finish(float x, float offset) {
+  if (BIAS) x += offset;
+  if (ACT == ACT_relu) return fmaxf(x, 0);
+  if (ACT == ACT_gelu) return fast_gelu(x);
+  return x;
+}
+
+__device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums,
+                                  const float* bias, T* out, const TilePosition& tile, int rows) {
+  const int lane_column = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < BM / 64; ++i) {
+    const int row = tile.row + i * 64 + threadIdx.x % 128 / 32 * 16;
+#pragma unroll
+    for (int pass = 0; pass < Writer::kPasses; ++pass) {
+      const int column = tile.column + pass * Writer::kBlocks * 8;
+#pragma unroll
+      for (int block = 0; block < Writer::kBlocks; ++block) {
+        const float* x = &sums[i][(pass * Writer::kBlocks + block) * 4];
+        float2 b = make_float2(0, 0);
+        if (BIAS && (N % Shape::kColumns == 0 || column + block * 8 < N)) {
+          b = *reinterpret_cast<const float2*>(bias + column + block * 8 + lane_column);
+        }
+        writer.put(block, pack2<T>(finish(x[0], b.x), finish(x[1], b.y)),
+                   pack2<T>(finish(x[2], b.x), finish(x[3], b.y)));
+      }
+      writer.store<N>(out, row, column, rows);
+    }
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Shape::kThreads, 1)
+    gemm_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
+              const float* bias, T* out, int rows) {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const u32 ring = shared_window_address(shared), staging = ring + STAGES * Shape::kSlotBytes;
+  Pipeline pipeline(ring, staging + CONSUMERS * 4 * Writer::kBytes);
+  const Tiles tiles(rows);
+  const int group = threadIdx.x / 128;
+  if (group == CONSUMERS) {
+    if constexpr (CONSUMERS == 2) shrink_registers<24>();
+    if (threadIdx.x == CONSUMERS * 128) {
+      let_next_kernel_start();
+      pipeline.produce(a, w, tiles,
+                       [](const TilePosition& tile, int part) { return tile.column + part * BN; });
+    }
+  } else {
+    if constexpr (CONSUMERS == 2) grow_registers<240>();
+    const Writer writer(staging + threadIdx.x / 32 * Writer::kBytes);
+    Pipeline::Sums sums;
+    pipeline.skip(group);
+    TilePosition tile;
+    for (int index = group; tiles.get(index, tile); index += CONSUMERS) {
+      pipeline.multiply_tile(sums);
+      store_tile(writer, sums, bias, out, tile, rows);
+      pipeline.skip(CONSUMERS - 1);
+    }
+  }
+  pipeline.finish();
+}

@@ -1,0 +1,244 @@
+// The matrix product of gemm_sm90 and gemm_geglu_sm90, all but the epilogue: blocks stay for the
+// whole product and work through a list of tiles. One thread of the last warpgroup, the producer,
+// copies slabs of 64 k of both operands into a ring of slots; the consumers, the other warpgroups,
+// take tiles in turn, so that one multiplies while the other finishes and stores its tile. Slots
+// are filled and freed in the order of the tiles, which is all that keeps the consumers apart.
+//
+// A cluster of blocks works on tiles below each other, in step: each block fetches its own rows of
+// a, and its share of w for all blocks of the cluster.
+//
+// Every sum is one chain over k in ascending order, 16 k at a time, in every tile shape.
+#pragma once
+
+#include "tma.cuh"
+#include "wgmma.cuh"
+
+/// A tile is BM rows x PARTS * BN columns; w is fetched in PARTS boxes of BN rows.
+template <int BM, int BN, int PARTS, int CLUSTER, int CONSUMERS, int STAGES>
+struct ProductShape {
+  static_assert(BM % 64 == 0, "a warpgroup multiplies 64 rows at a time");
+  static_assert(BN % 8 == 0, "boxes of w begin at multiples of 1,024 bytes");
+  static_assert(PARTS % CLUSTER == 0, "the blocks of a cluster fetch equally many parts of w");
+  static constexpr int kRows = BM, kPartRows = BN, kParts = PARTS, kColumns = PARTS * BN;
+  static constexpr int kCluster = CLUSTER, kConsumers = CONSUMERS, kStages = STAGES;
+  static constexpr int kThreads = (CONSUMERS + 1) * 128;
+  static constexpr u32 kBytesA = BM * 128, kPartBytes = BN * 128;
+  static constexpr u32 kSlotBytes = kBytesA + PARTS * kPartBytes;
+};
+
+/// First row and column of a tile of the output.
+struct TilePosition {
+  int row, column;
+};
+
+/// The tiles of one cluster, in order. Groups of kGroup rows of tiles walk the columns together, so
+/// that what the clusters read at one time stays in the L2 cache.
+template <class Shape, int TileColumns, int N>
+class TileList {
+ public:
+  __device__ explicit TileList(int rows)
+      : groups_((rows + kGroupRows - 1) / kGroupRows), count_(groups_ * kColumnTiles) {}
+
+  /// False behind the last tile.
+  __device__ bool get(int index, TilePosition& tile) const {
+    const int number = (blockIdx.x + index * gridDim.x) / Shape::kCluster;
+    if (number >= count_) return false;
+    const int band = number / (kBand * kColumnTiles);
+    const int inside = number - band * kBand * kColumnTiles;
+    const int height = min(kBand, groups_ - band * kBand);
+    tile.row = (band * kBand + inside % height) * kGroupRows +
+               static_cast<int>(blockIdx.x % Shape::kCluster) * Shape::kRows;
+    tile.column = inside / height * TileColumns;
+    return true;
+  }
+
+ private:
+  static constexpr int kGroupRows = Shape::kRows * Shape::kCluster;
+  static constexpr int kColumnTiles = (N + TileColumns - 1) / TileColumns;
+  static constexpr int kBand = 8;
+  int groups_, count_;
+};
+
+template <class Elem, class Shape, int K, int SpinLimit>
+class ProductPipeline {
+ public:
+  static constexpr int kSlabs = (K + 63) / 64;
+  using Sums = float[Shape::kRows / 64][Shape::kColumns / 2];  ///< of one thread
+
+  /// `shared`: kStages slots, aligned to 1,024 bytes; `barriers`: 16 * kStages bytes.
+  /// All threads of the block; returns when the whole cluster is ready.
+  __device__ ProductPipeline(u32 shared, u32 barriers) : ring_(shared), full_(barriers) {
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < Shape::kStages; ++i) {
+        init_barrier(full(i), 1);
+        init_barrier(empty(i), 4 * Shape::kCluster);  // each warp of one consumer of each block
+      }
+      publish_barriers();
+    }
+    sync_blocks();
+  }
+
+  /// At the end, by all threads: no block may leave while another still arrives at its barriers.
+  __device__ void finish() const { sync_blocks(); }
+
+  /// The producer's work, one thread. `w_row(tile, part)` is the row of w where a part begins.
+  template <class Tiles, class WRow>
+  __device__ void produce(const TensorMap& a, const TensorMap& w, const Tiles& tiles,
+                          const WRow& w_row) {
+    constexpr int kAhead = kSlabs < Shape::kStages ? kSlabs : Shape::kStages;
+    const u32 rank = Shape::kCluster > 1 ? cluster_rank() : 0;
+    const auto load_w = [&](const TilePosition& tile, int slab) {
+      expect_bytes(full(slot_), Shape::kSlotBytes);
+#pragma unroll
+      for (int i = 0; i < Shape::kParts / Shape::kCluster; ++i) {
+        const int part = i * Shape::kCluster + rank;
+        const u32 to = slot_address() + Shape::kBytesA + part * Shape::kPartBytes;
+        if constexpr (Shape::kCluster > 1) {
+          load_box_to_cluster(to, w, w_row(tile, part), slab * 64, full(slot_),
+                              (1 << Shape::kCluster) - 1);
+        } else {
+          load_box(to, w, w_row(tile, part), slab * 64, full(slot_));
+        }
+      }
+    };
+    TilePosition tile;
+    int ahead = 0;  // slots that already have their part of w: no kernel writes weights
+    if (tiles.get(0, tile)) {
+      for (; ahead < kAhead; ++ahead, advance(1)) load_w(tile, ahead);
+    }
+    slot_ = 0, parity_ = 0;
+    wait_for_kernels_before();
+    for (int index = 0; tiles.get(index, tile); ++index) {
+#pragma unroll 1
+      for (int slab = 0; slab < kSlabs; ++slab, advance(1)) {
+        if (ahead > 0) {
+          --ahead;
+        } else {
+          wait_phase<SpinLimit>(empty(slot_), parity_ ^ 1);
+          load_w(tile, slab);
+        }
+        load_box(slot_address(), a, tile.row, slab * 64, full(slot_));
+      }
+    }
+  }
+
+  /// A consumer's turn: passes over the slots of `tiles` tiles.
+  __device__ void skip(int tiles) {
+    advance(tiles * kSlabs);
+  }
+
+  /// A consumer's work, one warpgroup: the product of the next tile in the ring.
+  __device__ void multiply_tile(Sums& sums) {
+    constexpr int kBlocks = Shape::kRows / 64;
+    int last = 0;
+#pragma unroll 1
+    for (int slab = 0; slab < kSlabs; ++slab, advance(1)) {
+      wait_phase<SpinLimit>(full(slot_), parity_);
+      const u64 a = k_major_operand(slot_address());
+      const u64 w = k_major_operand(slot_address() + Shape::kBytesA);
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) pin(sums[i]);
+      fence_products();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i) {
+          multiply<Elem, Shape::kColumns>(sums[i], a + (i * 64 * 128 + k * 32) / 16,
+                                          w + k * 32 / 16, k > 0 || slab > 0);
+        }
+      }
+      commit_products();
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) pin(sums[i]);
+      wait_for_products<1>();  // the slab before has been read
+      if (slab > 0) release(last);
+      last = slot_;
+    }
+    wait_for_products<0>();
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) pin(sums[i]);
+    release(last);
+  }
+
+ private:
+  __device__ u32 full(int slot) const {
+    return full_ + slot * 8;
+  }
+  __device__ u32 empty(int slot) const {
+    return full_ + (Shape::kStages + slot) * 8;
+  }
+  __device__ u32 slot_address() const {
+    return ring_ + slot_ * Shape::kSlotBytes;
+  }
+
+  __device__ void advance(int slabs) {
+    const int next = slot_ + slabs;
+    parity_ ^= next / Shape::kStages & 1;
+    slot_ = next % Shape::kStages;
+  }
+
+  /// Tells the producers of all blocks that write to this slot that this warp has read it.
+  __device__ void release(int slot) const {
+    const u32 lane = threadIdx.x % 32;
+    if constexpr (Shape::kCluster > 1) {
+      if (lane < Shape::kCluster) arrive_remote(remote_address(empty(slot), lane));
+    } else {
+      if (lane == 0) arrive(empty(slot));
+    }
+  }
+
+  __device__ static void sync_blocks() {
+    if constexpr (Shape::kCluster > 1) {
+      sync_cluster();
+    } else {
+      __syncthreads();
+    }
+  }
+
+  u32 ring_, full_;
+  int slot_ = 0;
+  u32 parity_ = 0;  ///< of the ring's current round
+};
+
+/// Writes 16 rows of a warp's results through shared memory, so that each thread stores 16 bytes
+/// and whole sectors are written. A pass handles kBlocks blocks of 8 columns.
+template <class Elem, int TileColumns>
+class WarpWriter {
+ public:
+  static constexpr int kPasses = TileColumns / 8 <= 12 || TileColumns % 16 != 0 ? 1 : 2;
+  static constexpr int kBlocks = TileColumns / 8 / kPasses;
+  static constexpr u32 kPitch = (kBlocks | 1) * 16;  ///< an odd number of chunks: no bank conflicts
+  static constexpr u32 kBytes = 16 * kPitch;
+
+  __device__ explicit WarpWriter(u32 shared) : shared_(shared) {}
+
+  /// Block `block` of this pass: packed pairs of columns 2t, 2t + 1 of rows g and g + 8.
+  __device__ void put(int block, u32 low_row, u32 high_row) const {
+    const u32 to = shared_ + threadIdx.x % 16 * kPitch + block * 16;
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(low_row),
+                 "r"(high_row)
+                 : "memory");
+  }
+
+  /// Stores the pass with its corner at (row, column) of out [rows, N].
+  template <int N>
+  __device__ void store(Elem* out, int row, int column, int rows) const {
+    __syncwarp();
+#pragma unroll 1
+    for (int unit = threadIdx.x % 32; unit < 16 * kBlocks; unit += 32) {
+      const int r = unit / kBlocks, block = unit % kBlocks;
+      uint4 chunk;
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(chunk.x), "=r"(chunk.y), "=r"(chunk.z), "=r"(chunk.w)
+                   : "r"(shared_ + r * kPitch + block * 16));
+      if (row + r < rows && (N % TileColumns == 0 || column + block * 8 < N)) {
+        *reinterpret_cast<uint4*>(out + static_cast<long long>(row + r) * N + column + block * 8) =
+            chunk;
+      }
+    }
+    __syncwarp();
+  }
+
+ private:
+  u32 shared_;
+};

@@ -1,0 +1,158 @@
+// Hopper's bulk tensor copies and what they need: tensor maps, mbarriers, clusters, the register
+// budget of a warpgroup and the order between kernels of a stream. For sm_90a.
+//
+// A copy is started by one thread, runs by itself, and reports the bytes that arrived to an
+// mbarrier in the shared memory it writes to. A barrier's phase ends when all expected arrivals and
+// bytes are there; waiting is for the phase of a given parity, 0 for the first.
+//
+// Shared memory is addressed by its 32-bit address in the block's own window. The same number names
+// the same place in another block of the cluster once remote_address() has added the block.
+#pragma once
+
+#include "types.cuh"
+
+/// A CUtensorMap, passed by value as `const __grid_constant__ TensorMap`. Boxes of 64 elements of
+/// 16 bits a row, 128-byte swizzle: 16-byte chunk c of row r lies at chunk c ^ (r % 8) of row r,
+/// for a box that begins at a multiple of 1,024 bytes.
+struct alignas(64) TensorMap {
+  unsigned char opaque[128];
+};
+
+__device__ inline u32 shared_window_address(const void* p) {
+  return static_cast<u32>(__cvta_generic_to_shared(p));
+}
+
+// ---- mbarriers ----
+
+__device__ inline void init_barrier(u32 barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+/// After the last init_barrier(), before the __syncthreads() or sync_cluster() that lets the block
+/// or the cluster use the barriers.
+__device__ inline void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/// Arrives and adds `bytes` to what the phase waits for.
+__device__ inline void expect_bytes(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+__device__ inline void arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/// Arrives at a barrier of any block of the cluster; `barrier` is a remote_address(). Says that
+/// tensor cores have read something, and publishes no writes: a release at cluster scope would cost
+/// a fence of the whole GPU.
+__device__ inline void arrive_remote(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ inline bool phase_ended(u32 barrier, u32 parity) {
+  u32 ended;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(ended)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return ended != 0;
+}
+
+/// Waits until the phase of `parity` has ended. SpinLimit 0: for ever. Else the kernel traps after
+/// so many tries, each of which may itself sleep for microseconds: for debugging.
+template <int SpinLimit>
+__device__ inline void wait_phase(u32 barrier, u32 parity) {
+  if constexpr (SpinLimit == 0) {
+    while (!phase_ended(barrier, parity)) {
+    }
+  } else {
+    int tries = 0;
+    while (!phase_ended(barrier, parity)) {
+      if (++tries > SpinLimit) __trap();
+    }
+  }
+}
+
+// ---- copies ----
+
+/// Starts the copy of the box whose first element is (row, column) to `to`; `barrier` counts the
+/// bytes of the whole box, including those outside the matrix, which are written as zeros.
+__device__ inline void load_box(u32 to, const TensorMap& map, int row, int column, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier)
+      : "memory");
+}
+
+/// The same into every block of the cluster whose bit is set in `blocks`, at the same address, each
+/// with its own barrier at the same address.
+__device__ inline void load_box_to_cluster(u32 to, const TensorMap& map, int row, int column,
+                                           u32 barrier, u16 blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(blocks)
+      : "memory");
+}
+
+__device__ inline void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+/// Makes this thread's ordinary writes to shared memory visible to tensor cores and copies; a
+/// barrier with the thread that starts those must follow.
+__device__ inline void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// ---- clusters ----
+
+__device__ inline u32 cluster_rank() {
+  u32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+__device__ inline u32 remote_address(u32 address, u32 rank) {
+  u32 result;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(result) : "r"(address), "r"(rank));
+  return result;
+}
+
+/// A barrier of all threads of the cluster. Publishes nothing but what publish_barriers() does.
+__device__ inline void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
+}
+
+// ---- registers ----
+
+/// Gives registers of the calling warpgroup back to the block, or waits for that many; the block
+/// must have been launched with a fixed number, and every thread of the warpgroup calls this.
+template <int Registers>
+__device__ inline void shrink_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ inline void grow_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+// ---- kernels that start while the one before still runs (programmatic dependent launch) ----
+
+/// Waits until the kernels before this one have finished and their writes are visible. Before it
+/// only what no kernel writes (weights) may be read, and nothing written. No effect if the kernel
+/// was launched in the ordinary way.
+__device__ inline void wait_for_kernels_before() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/// Lets the next kernel of the stream start as soon as there is room for its blocks.
+__device__ inline void let_next_kernel_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
