@@ -156,7 +156,7 @@ TEST_CASE("another process that moved the database aside is noticed") {
 }
 
 TEST_CASE("whatever byte of the database is damaged, no answer is wrong and the store works on") {
-  const TempDirectory temp;
+  const TempDirectory temp = TempDirectory::in_memory();
   {
     const auto store = Store::open(options_for(temp));
     for (uint32_t i = 0; i < 4; ++i) {
@@ -210,7 +210,7 @@ TEST_CASE("whatever byte of the database is damaged, no answer is wrong and the 
 }
 
 TEST_CASE("whatever byte of the write-ahead log is damaged, no answer is wrong") {
-  const TempDirectory temp;
+  const TempDirectory temp = TempDirectory::in_memory();
   std::string database, wal;
   {
     const auto store = Store::open(options_for(temp));

@@ -1,0 +1,100 @@
+// A full disk, for real: a small tmpfs, mounted in a child where nobody else sees it.
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "tests/cache/support.h"
+
+namespace laya::cache {
+namespace {
+
+using test::in_child;
+using test::key_of;
+using test::Log;
+using test::options_for;
+using test::record_of;
+using test::same;
+using test::TempDirectory;
+
+constexpr int kNotPossible = 77;
+
+/// Runs `body` in a child whose `directory` is a file system of `size`, such as "1m".
+template <class Body>
+int on_small_disk(const std::filesystem::path& directory, const std::string& size, Body body) {
+  return in_child([&] {
+    const std::string options = "mode=0700,size=" + size;
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", directory.c_str(), "tmpfs", 0, options.c_str()) != 0) {
+      return kNotPossible;
+    }
+    return body();
+  });
+}
+
+void check_status(int status) {
+  if (status == kNotPossible) {
+    MESSAGE("[SKIP] no file system can be mounted here");
+    return;
+  }
+  CHECK(status == 0);
+}
+
+TEST_CASE("a disk that fills up costs old records, not new ones and no error") {
+  const TempDirectory temp;
+  check_status(on_small_disk(temp.path(), "4m", [&] {
+    Log log;
+    const auto store = Store::open(options_for(temp, &log));
+    if (store->mode() != StoreMode::kReadWrite) return 1;
+    int stored = 0;
+    for (uint32_t i = 0; i < 200; ++i) {
+      const Key key = key_of("k" + std::to_string(i));
+      if (!store->put(key, record_of(i, 50000))) continue;
+      ++stored;
+      const auto found = store->find(key, "maker-1");
+      if (!found || !same(*found, record_of(i, 50000))) return 2;
+    }
+    if (stored < 190) return 3;
+    if (store->stats().evicted < 100 || store->stats().damaged != 0) return 4;
+    const auto damaged = store->verify(false);
+    return damaged && damaged->empty() ? 0 : 5;
+  }));
+}
+
+TEST_CASE("a disk without any space keeps nothing, is counted, and loses nothing") {
+  const TempDirectory temp;
+  check_status(on_small_disk(temp.path(), "2m", [&] {
+    Log log;
+    const auto store = Store::open(options_for(temp, &log));
+    if (!store->put(key_of("k"), record_of(1))) return 1;
+    {
+      std::ofstream filler(temp.path() / "filler", std::ios::binary);
+      while (filler << std::string(4096, 'x') << std::flush) {
+      }
+    }
+    for (uint32_t i = 0; i < 5; ++i) {
+      if (store->put(key_of("large" + std::to_string(i)), record_of(i, 1000000))) return 2;
+    }
+    if (store->stats().errors < 5 || store->stats().damaged != 0) return 3;
+    if (log.lines().size() > 2) return 4;
+    std::filesystem::remove(temp.path() / "filler");
+    return store->put(key_of("again"), record_of(2)) && store->find(key_of("again"), "") ? 0 : 5;
+  }));
+}
+
+TEST_CASE("a database that cannot even be made keeps nothing") {
+  const TempDirectory temp;
+  check_status(on_small_disk(temp.path(), "4k", [&] {
+    {
+      std::ofstream filler(temp.path() / "filler", std::ios::binary);
+      while (filler << std::string(4096, 'x') << std::flush) {
+      }
+    }
+    Log log;
+    const auto store = Store::open(options_for(temp, &log));
+    if (store->put(key_of("k"), record_of(1)) || store->find(key_of("k"), "")) return 1;
+    return log.lines().empty() ? 2 : 0;
+  }));
+}
+
+}  // namespace
+}  // namespace laya::cache
