@@ -1,0 +1,193 @@
+#include <cmath>
+
+#include "tests/templates/harness.h"
+#include "tests/templates/reference.h"
+
+namespace laya::test {
+namespace {
+
+using model::Activation;
+using model::DType;
+
+constexpr int kMaxRows = 1001;
+constexpr int kRowCounts[] = {0, 1, 2, 7, 64, 65, 130, 257};
+
+struct Shape {
+  int64_t n, k;
+  bool bias;
+  Activation activation;
+};
+
+constexpr Shape kShapes[] = {
+    {2304, 768, false, Activation::kNone},  // base: qkv, linear1, scorer, out of the MLP
+    {3072, 768, true, Activation::kRelu},   {768, 768, true, Activation::kGelu},
+    {768, 1152, false, Activation::kNone},  {3072, 1024, true, Activation::kNone},  // large
+    {1024, 2624, false, Activation::kNone}, {1024, 4096, true, Activation::kNone},
+    {96, 64, false, Activation::kGelu},     {8, 72, true, Activation::kGelu},  // odd ones
+    {104, 8, true, Activation::kRelu},
+};
+
+/// The error of one fp32 chain grows with the square root of its length, up to 4096 here.
+Tolerance product_tolerance(DType dtype) {
+  return dtype == DType::kF32 ? Tolerance{1e-5, 4e-6} : tolerance_of(dtype);
+}
+
+/// All of a few columns; of many the first, the last and some in between.
+std::vector<int64_t> some_columns(int64_t n) {
+  std::vector<int64_t> columns;
+  for (int64_t i = 0; i < std::min<int64_t>(n, 24); ++i) {
+    columns.push_back(n <= 24 ? i : i * (n - 1) / 23);
+  }
+  return columns;
+}
+
+std::vector<float> pick_columns(const std::vector<float>& rows, int64_t n,
+                                const std::vector<int64_t>& columns) {
+  std::vector<float> picked;
+  for (size_t row = 0; row < rows.size(); row += n) {
+    for (const int64_t column : columns) picked.push_back(rows[row + column]);
+  }
+  return picked;
+}
+
+std::vector<float> first(const std::vector<float>& values, size_t count) {
+  return {values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+/// Every row of some columns against the reference; all columns of all other row counts and
+/// variants against the bits of the first run. `run(variant, a, rows, out)` launches.
+template <class Run>
+void check_product(Harness& on, const model::Op& op, const DeviceArray& a, int64_t k, int64_t n,
+                   const std::vector<double>& expected, Tolerance tolerance, Run run) {
+  const auto result = [&](const model::Variant& variant, int first_row, int rows) {
+    const DeviceArray out = on.output(static_cast<size_t>(rows * n), a.dtype());
+    run(variant, a.at(static_cast<size_t>(first_row * k)), rows, out);
+    return on.read(out);
+  };
+  const std::vector<float> whole = result(op.variants.front(), 0, kMaxRows);
+  check_close(pick_columns(whole, n, some_columns(n)), expected, tolerance);
+  for (const model::Variant& variant : op.variants) {
+    CAPTURE(variant.spec.to_string());
+    for (const int rows : kRowCounts) {
+      CAPTURE(rows);
+      check_same_bits(result(variant, 0, rows), first(whole, static_cast<size_t>(rows * n)));
+    }
+    check_same_bits(result(variant, 0, kMaxRows), whole);
+    const std::vector<float> alone = result(variant, 57, 1);
+    check_same_bits(alone, std::span(whole).subspan(static_cast<size_t>(57 * n), alone.size()));
+  }
+}
+
+void check_gemm(Harness& on, DType dtype, const Shape& shape) {
+  const auto& [n, k, with_bias, activation] = shape;
+  const model::Op op = model::gemm_op(on.target(), dtype, n, k, with_bias, activation);
+  CAPTURE(op.variants.front().spec.to_string());
+  Random random(static_cast<uint64_t>(n * k));
+  // Outputs of order 1 whatever k is.
+  const float scale = std::sqrt(3.0f / static_cast<float>(k));
+  const std::vector<float> a = random.values(static_cast<size_t>(kMaxRows * k), -1, 1, dtype);
+  const std::vector<float> w = random.values(static_cast<size_t>(n * k), -scale, scale, dtype);
+  const std::vector<float> bias = random.values(static_cast<size_t>(n), -1, 1);
+
+  std::vector<double> expected =
+      reference::product(to_double(a), to_double(w),
+                         with_bias ? to_double(bias) : std::vector<double>(), k, some_columns(n));
+  for (double& value : expected) value = reference::activate(value, activation);
+
+  const DeviceArray device_a = on.floats(a, dtype), device_w = on.weight(w, dtype, n, k, false);
+  const DeviceArray device_bias = on.floats(bias);
+  void* const bias_address = with_bias ? device_bias.data() : kNoArray;
+  check_product(on, op, device_a, k, n, expected, product_tolerance(dtype),
+                [&](const model::Variant& variant, void* from, int rows, const DeviceArray& out) {
+                  on.run(variant, rows, from, device_w, bias_address, out, rows);
+                });
+}
+
+struct GegluShape {
+  int64_t n, k;
+};
+
+constexpr GegluShape kGegluShapes[] = {{1152, 768}, {2624, 1024}, {96, 64}, {8, 72}, {88, 64}};
+
+void check_geglu(Harness& on, DType dtype, const GegluShape& shape) {
+  const auto& [n, k] = shape;
+  const model::Op op = model::gemm_geglu_op(on.target(), dtype, n, k);
+  CAPTURE(op.variants.front().spec.to_string());
+  Random random(static_cast<uint64_t>(n * k));
+  const float scale = std::sqrt(3.0f / static_cast<float>(k));
+  const std::vector<float> a = random.values(static_cast<size_t>(kMaxRows * k), -1, 1, dtype);
+  const std::vector<float> w = random.values(static_cast<size_t>(2 * n * k), -scale, scale, dtype);
+
+  const std::vector<double> wide = to_double(w);
+  const std::span<const double> weights(wide);
+  const size_t half = static_cast<size_t>(n * k);
+  const std::vector<double> rows = to_double(a);
+  std::vector<double> expected =
+      reference::product(rows, weights.first(half), {}, k, some_columns(n));
+  const std::vector<double> gates =
+      reference::product(rows, weights.subspan(half), {}, k, some_columns(n));
+  for (size_t i = 0; i < gates.size(); ++i) expected[i] = reference::gelu(expected[i]) * gates[i];
+
+  const DeviceArray device_a = on.floats(a, dtype), device_w = on.weight(w, dtype, n, k, true);
+  check_product(
+      on, op, device_a, k, n, expected, product_tolerance(dtype),
+      [&](const model::Variant& variant, void* from, int row_count, const DeviceArray& out) {
+        on.run(variant, row_count, from, device_w, out, row_count);
+      });
+}
+
+}  // namespace
+
+DEVICE_TEST("gemm: every row is right, whatever shares the batch and whatever the tile") {
+  std::vector<model::Op> ops;
+  for (const DType dtype : on.dtypes()) {
+    for (const Shape& s : kShapes) {
+      ops.push_back(model::gemm_op(on.target(), dtype, s.n, s.k, s.bias, s.activation));
+    }
+  }
+  on.prepare(ops);
+  for (const DType dtype : on.dtypes()) {
+    for (const Shape& shape : kShapes) check_gemm(on, dtype, shape);
+  }
+}
+
+DEVICE_TEST("gemm_geglu: every row is right, whatever shares the batch and whatever the tile") {
+  std::vector<model::Op> ops;
+  for (const DType dtype : on.dtypes()) {
+    for (const GegluShape& s : kGegluShapes) {
+      ops.push_back(model::gemm_geglu_op(on.target(), dtype, s.n, s.k));
+    }
+  }
+  on.prepare(ops);
+  for (const DType dtype : on.dtypes()) {
+    for (const GegluShape& shape : kGegluShapes) check_geglu(on, dtype, shape);
+  }
+}
+
+DEVICE_TEST("gemm: GELU is exact over its whole range") {
+  // With the identity as weight a product is its input.
+  constexpr int kN = 8, kRows = 4096;
+  std::vector<float> identity(kN * kN, 0.0f);
+  for (int i = 0; i < kN; ++i) identity[static_cast<size_t>(i * kN + i)] = 1;
+  for (const DType dtype : on.dtypes()) {
+    std::vector<float> a(kN * kRows);
+    for (size_t i = 0; i < a.size(); ++i) {
+      a[i] =
+          rounded(-40.0f + 80.0f * static_cast<float>(i) / static_cast<float>(a.size() - 1), dtype);
+    }
+    const float special[] = {0.0f, -0.0f, 1e-40f, -1e-40f, 0x1p-126f, 1e-20f, 40.0f, -40.0f};
+    for (size_t i = 0; i < std::size(special); ++i) a[1000 + i] = rounded(special[i], dtype);
+    std::vector<double> expected = to_double(a);
+    for (double& value : expected) value = reference::gelu(value);
+
+    const model::Op op = model::gemm_op(on.target(), dtype, kN, kN, false, Activation::kGelu);
+    const DeviceArray device_a = on.floats(a, dtype);
+    const DeviceArray device_w = on.weight(identity, dtype, kN, kN, false);
+    const DeviceArray out = on.output(a.size(), dtype);
+    on.run(op, kRows, device_a, device_w, kNoArray, out, kRows);
+    const Tolerance rounding = tolerance_of(dtype);
+    check_close(on.read(out), expected, {5e-7, dtype == DType::kF32 ? 3e-7 : rounding.relative});
+  }
+}
+
+}  // namespace laya::test

@@ -1,0 +1,147 @@
+// What every kernel test needs: a device with an engine, arrays with guard zones around them,
+// inputs from a seeded generator, and comparisons.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "jit/engine.h"
+#include "model/ops.h"
+#include "tests/temp_dir.h"
+
+namespace laya::test {
+
+/// Memory of a device between two guard zones, which Harness::read() checks.
+class DeviceArray {
+ public:
+  DeviceArray(jit::Buffer buffer, size_t count, model::DType dtype);
+
+  void* data() const { return at(0); }
+  /// Address of element `index`.
+  void* at(size_t index) const;
+  size_t count() const { return count_; }
+  model::DType dtype() const { return dtype_; }
+  const jit::Buffer& buffer() const { return buffer_; }
+
+  static constexpr size_t kGuardBytes = 4096;
+
+ private:
+  jit::Buffer buffer_;
+  size_t count_;
+  model::DType dtype_;
+};
+
+/// One device, a stream of it and an engine. A failure inside ends the test case.
+class Harness {
+ public:
+  explicit Harness(std::shared_ptr<jit::Device> device);
+
+  const jit::Target& target() const { return device_->target(); }
+  bool is_cpu() const { return target().backend == jit::Backend::kCpu; }
+  jit::Engine& engine() { return *engine_; }
+
+  /// Compute dtypes that the templates of this device offer.
+  std::vector<model::DType> dtypes() const;
+
+  DeviceArray floats(const std::vector<float>& values, model::DType dtype = model::DType::kF32);
+  DeviceArray ints(const std::vector<int>& values);
+  /// Every byte is 0xFF, which is NaN in every dtype: what a kernel leaves out is seen.
+  DeviceArray output(size_t count, model::DType dtype = model::DType::kF32);
+  /// A weight [n, k], geglu: [2n, k], in the layout that this device's gemm reads.
+  DeviceArray weight(const std::vector<float>& values, model::DType dtype, int64_t n, int64_t k,
+                     bool geglu);
+
+  /// Waits for the device, checks both guard zones, converts to fp32.
+  std::vector<float> read(const DeviceArray& array);
+
+  /// Compiles the kernels of `ops` in parallel, so that run() need not do it one by one.
+  void prepare(const std::vector<model::Op>& ops);
+
+  /// Launches the variant over `rows` rows. An argument is a DeviceArray, an address or a number.
+  template <class... Args>
+  void run(const model::Variant& variant, int64_t rows, const Args&... args) {
+    launch(variant.spec, variant.rule.shape(rows), args...);
+  }
+  /// Launches the variant that the model would choose.
+  template <class... Args>
+  void run(const model::Op& op, int64_t rows, const Args&... args) {
+    run(op.choose(rows), rows, args...);
+  }
+  template <class... Args>
+  void launch(const jit::KernelSpec& spec, const jit::LaunchShape& shape, const Args&... args) {
+    const auto kernel = engine_->kernel(spec);
+    REQUIRE_MESSAGE(kernel.has_value(), kernel.error().to_string());
+    require((*kernel)->launch(*stream_, shape, argument(args)...));
+  }
+
+ private:
+  static void* argument(const DeviceArray& array) { return array.data(); }
+  template <class Arg>
+  static const Arg& argument(const Arg& arg) {
+    return arg;
+  }
+
+  static void require(const Result<void>& result);
+  DeviceArray make(const void* values, size_t count, model::DType dtype);
+
+  TempDir cache_;
+  std::shared_ptr<jit::Device> device_;
+  std::unique_ptr<jit::Stream> stream_;
+  std::shared_ptr<jit::Engine> engine_;
+};
+
+Harness& cpu_harness();
+/// nullptr without a GPU: prints the reason once, as "[SKIP] ...".
+Harness* cuda_harness();
+
+/// In place of an array that a kernel must not touch.
+inline void* const kNoArray = nullptr;
+
+/// A test that runs on the CPU as "name (cpu)" and on the first GPU as "name (cuda)".
+#define DEVICE_TEST(name) DEVICE_TEST_NAMED(DOCTEST_ANONYMOUS(device_test_), name)
+#define DEVICE_TEST_NAMED(function, name)                           \
+  static void function(::laya::test::Harness& on);                  \
+  TEST_CASE(name " (cpu)") {                                        \
+    function(::laya::test::cpu_harness());                          \
+  }                                                                 \
+  TEST_CASE(name " (cuda)") {                                       \
+    if (auto* cuda = ::laya::test::cuda_harness()) function(*cuda); \
+  }                                                                 \
+  static void function(::laya::test::Harness& on)
+
+/// Inputs: the same for the same seed.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  /// Below `bound`.
+  int below(int bound) { return static_cast<int>(next() % static_cast<uint64_t>(bound)); }
+  /// Uniform in [low, high), rounded to a value of `dtype`.
+  std::vector<float> values(size_t count, float low, float high,
+                            model::DType dtype = model::DType::kF32);
+
+ private:
+  uint64_t next();
+  uint64_t state_;
+};
+
+float rounded(float value, model::DType dtype);
+std::vector<double> to_double(std::span<const float> values);
+
+/// |actual - expected| <= absolute + relative * |expected|
+struct Tolerance {
+  double absolute;
+  double relative;
+};
+/// For a result that is computed in fp32 from inputs of order 1 and rounded to `dtype` once.
+Tolerance tolerance_of(model::DType dtype);
+
+void check_close(std::span<const float> actual, std::span<const double> expected,
+                 Tolerance tolerance);
+void check_same_bits(std::span<const float> actual, std::span<const float> expected);
+
+}  // namespace laya::test
