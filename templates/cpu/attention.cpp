@@ -28,10 +28,9 @@ constexpr int kKeys = 64;  ///< keys of a step
 constexpr int kStride = 3 * HEADS * HEAD_DIM;
 constexpr int kQueryVectors = BQ % (2 * kWidth) == 0 ? 2 : 1;         ///< of a tile of scores
 constexpr int kColumnVectors = HEAD_DIM % (2 * kWidth) == 0 ? 2 : 1;  ///< of a tile of results
-/// More keys would be further apart in memory than the ways of an L1 cache serve.
-constexpr int kKeyRows = 6;
-constexpr int kQueryRows =
-    kAccumulators / kColumnVectors > 12 ? 12 : kAccumulators / kColumnVectors;
+/// Keys and queries of a register tile: few sizes, so that the kernel compiles fast.
+constexpr int kKeyRows = kAccumulators / kQueryVectors < 8 ? 4 : 8;
+constexpr int kQueryRows = kAccumulators / kColumnVectors < 8 ? 4 : 8;
 
 /// One tile of queries of one head while it walks over the keys.
 struct Tile {
@@ -52,6 +51,8 @@ struct Tile {
 
  private:
   void compute_scores(int key, int n);
+  template <int ROWS>
+  void compute_scores(int key, int row, int i);
   void compute_weights(int key, int n);
   void add_values(int key, int n);
 };
@@ -78,14 +79,19 @@ void Tile::step(int key, int n) {
 }
 
 void Tile::compute_scores(int key, int n) {
+  const int whole = n / kKeyRows * kKeyRows;
   for (int i = 0; i < BQ; i += kQueryVectors * kWidth) {
-    for_tiles<kKeyRows>({0, n}, [&](int row, auto rows) {
-      RegisterTile<rows.value, kQueryVectors> tile = {};
-      const T* from = keys + static_cast<long long>(key + row) * kStride;
-      tile.template multiply<kStride, 1, BQ>(from, query + i, HEAD_DIM);
-      tile.template store_to<BQ>(score + row * BQ + i);
-    });
+    for (int row = 0; row < whole; row += kKeyRows) compute_scores<kKeyRows>(key, row, i);
+    for (int row = whole; row < n; ++row) compute_scores<1>(key, row, i);
   }
+}
+
+template <int ROWS>
+void Tile::compute_scores(int key, int row, int i) {
+  RegisterTile<ROWS, kQueryVectors> tile = {};
+  const T* from = keys + static_cast<long long>(key + row) * kStride;
+  tile.template multiply<kStride, 1, BQ>(from, query + i, HEAD_DIM);
+  tile.template store_to<BQ>(score + row * BQ + i);
 }
 
 /// Score of `key` for the queries from position `i` on; -inf where the window hides it.
@@ -118,16 +124,17 @@ void Tile::compute_weights(int key, int n) {
   }
 }
 
+/// The last tile of queries may work on lanes past the end.
 void Tile::add_values(int key, int n) {
   for (int d = 0; d < HEAD_DIM; d += kColumnVectors * kWidth) {
-    for_tiles<kQueryRows>({0, count}, [&](int row, auto rows) {
-      RegisterTile<rows.value, kColumnVectors> tile;
+    const T* from = values + static_cast<long long>(key) * kStride + d;
+    for (int row = 0; row < count; row += kQueryRows) {
+      RegisterTile<kQueryRows, kColumnVectors> tile;
       fp32* sums = result + row * HEAD_DIM + d;
       tile.template load_scaled<HEAD_DIM>(sums, rescale + row);
-      const T* from = values + static_cast<long long>(key) * kStride + d;
       tile.template multiply<1, BQ, kStride>(score + row, from, n);
       tile.template store_to<HEAD_DIM>(sums);
-    });
+    }
   }
 }
 
