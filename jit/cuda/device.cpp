@@ -1,8 +1,10 @@
 #include "jit/cuda/device.h"
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 
+#include "jit/cuda/architecture.h"
 #include "jit/cuda/stream.h"
 
 namespace laya::jit {
@@ -10,7 +12,6 @@ namespace cuda {
 namespace {
 
 constexpr int kOldestCapability = 75;
-constexpr int kFirstWithSuffix = 90;
 
 struct Registry {
   std::mutex mutex;
@@ -24,17 +25,6 @@ Registry& registry() {
 }
 
 }  // namespace
-
-Target target_of(int capability) {
-  return {Backend::kCuda,
-          "sm_" + std::to_string(capability) + (capability >= kFirstWithSuffix ? "a" : "")};
-}
-
-bool runs_on(const Target& target, int capability) {
-  const int wanted = compute_capability(target);
-  if (target.name.ends_with('a')) return capability == wanted;
-  return capability / 10 == wanted / 10 && capability >= wanted;
-}
 
 CudaDevice::CudaDevice(const Driver& driver, int ordinal, DeviceInfo info, CUctx_st* context)
     : driver_(driver),

@@ -46,11 +46,4 @@ class CudaDevice final : public Device {
 /// The devices opened so far.
 std::vector<std::shared_ptr<CudaDevice>> open_devices();
 
-/// Compute capability 9.0 -> "sm_90a": with the suffix that gives all of the instructions, where
-/// one exists.
-Target target_of(int capability);
-
-/// True if code for `target` runs on a GPU of compute capability `capability` (x 10).
-bool runs_on(const Target& target, int capability);
-
 }  // namespace laya::jit::cuda

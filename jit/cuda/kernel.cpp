@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "jit/cuda/architecture.h"
 #include "jit/cuda/cubin.h"
 #include "jit/cuda/device.h"
 #include "jit/cuda/stream.h"
@@ -21,6 +22,10 @@ std::string shape_text(const LaunchShape& shape) {
   };
   return "grid " + extent(shape.grid) + ", block " + extent(shape.block) + ", " +
          std::to_string(shape.dynamic_shared_bytes) + " bytes of dynamic shared memory";
+}
+
+tl::unexpected<Error> refused(const Driver& driver, Error error) {
+  return while_doing("driver for CUDA " + driver.version(), std::move(error));
 }
 
 class CudaKernel final : public Kernel {
@@ -52,7 +57,8 @@ class CudaKernel final : public Kernel {
   enum Readiness : uint8_t { kNothing, kLoaded, kLargeShared };
 
   Result<void> make_ready(const CudaDevice& device, Readiness wanted) const;
-  Error launch_error(const CudaDevice& device, const LaunchShape& shape, Error error) const;
+  tl::unexpected<Error> not_launched(const CudaDevice& device, const LaunchShape& shape,
+                                     Error error) const;
 
   const Driver& driver_;
   const Target target_;
@@ -63,40 +69,36 @@ class CudaKernel final : public Kernel {
 };
 
 Result<void> CudaKernel::make_ready(const CudaDevice& device, Readiness wanted) const {
-  const std::string doing = "loading " + name() + " on " + device.name();
   if (!runs_on(target_, device.info().capability)) {
-    return fail(ErrorKind::kDeviceError, doing + ": it was compiled for " + target_.name +
-                                             ", the device is " + device.target().name);
+    return fail(ErrorKind::kDeviceError, "it was compiled for " + target_.name + ", " +
+                                             device.name() + " is " + device.target().name);
   }
   const std::lock_guard lock(mutex_);
   std::atomic<Readiness>& ready = ready_[device.ordinal()];
   if (ready < kLoaded) {
     auto loaded = driver_.load_into(device.context(), kernel_);
-    if (!loaded) {
-      return while_doing(doing + " (driver for CUDA " + driver_.version() + ")",
-                         std::move(loaded).error());
-    }
+    if (!loaded) return refused(driver_, std::move(loaded).error());
     ready.store(kLoaded, std::memory_order_release);
   }
   if (wanted == kLargeShared && ready < kLargeShared) {
     const int64_t most = device.info().block_shared - attributes().static_shared_bytes;
     auto allowed = driver_.allow_shared(device.ordinal(), kernel_, most);
-    if (!allowed) return while_doing(doing, std::move(allowed).error());
+    if (!allowed) return refused(driver_, std::move(allowed).error());
     ready.store(kLargeShared, std::memory_order_release);
   }
   return {};
 }
 
-Error CudaKernel::launch_error(const CudaDevice& device, const LaunchShape& shape,
-                               Error error) const {
+tl::unexpected<Error> CudaKernel::not_launched(const CudaDevice& device, const LaunchShape& shape,
+                                               Error error) const {
   const int64_t shared = attributes().static_shared_bytes + shape.dynamic_shared_bytes;
-  error.message = "launching " + name() + " on " + device.name() + " (" + shape_text(shape) +
-                  "; registers " + std::to_string(attributes().registers) + "): " + error.message;
   if (shared > device.info().block_shared) {
     error.message += "; a block has at most " + std::to_string(device.info().block_shared) +
                      " bytes of shared memory, " + std::to_string(shared) + " were asked for";
   }
-  return error;
+  return while_doing("launching " + name() + " on " + device.name() + " (" + shape_text(shape) +
+                         "; " + std::to_string(attributes().registers) + " registers)",
+                     std::move(error));
 }
 
 Result<void> CudaKernel::do_launch(Stream& stream, const LaunchShape& shape,
@@ -107,11 +109,9 @@ Result<void> CudaKernel::do_launch(Stream& stream, const LaunchShape& shape,
   }
   auto& queue = static_cast<CudaStream&>(stream);
   const CudaDevice& device = queue.cuda_device();
-  LAYA_TRY(prepare(device, shape.dynamic_shared_bytes));
-  auto launched = driver_.launch(device.context(), queue.handle(), kernel_, shape, values);
-  if (!launched) {
-    return tl::make_unexpected(launch_error(device, shape, std::move(launched).error()));
-  }
+  auto done = prepare(device, shape.dynamic_shared_bytes);
+  if (done) done = driver_.launch(device.context(), queue.handle(), kernel_, shape, values);
+  if (!done) return not_launched(device, shape, std::move(done).error());
   queue.note_launch(library_);
   return {};
 }
@@ -151,14 +151,16 @@ Result<void> check_object(const LoadRequest& request) {
   return {};
 }
 
-Result<std::shared_ptr<const Kernel>> load_kernel(LoadRequest& request) {
+Result<std::shared_ptr<const Kernel>> load_kernel(LoadRequest request) {
   LAYA_TRY(check_object(request));
   LAYA_ASSIGN(const Driver* driver, Driver::get());
   LAYA_TRY(check_fits(*driver, request.target));
-  LAYA_ASSIGN(Library library, driver->load_library(request.object));
-  LAYA_ASSIGN(CUkern_st * kernel, driver->find_kernel(library.get(), request.entry));
+  auto library = driver->load_library(request.object);
+  if (!library) return refused(*driver, std::move(library).error());
+  auto kernel = driver->find_kernel(library->get(), request.entry);
+  if (!kernel) return refused(*driver, std::move(kernel).error());
   auto loaded =
-      std::make_shared<CudaKernel>(std::move(request), *driver, std::move(library), kernel);
+      std::make_shared<CudaKernel>(std::move(request), *driver, *std::move(library), *kernel);
   // The driver loads lazily; load now, so that bad code shows here and launches are never slow.
   for (const auto& device : open_devices()) {
     if (runs_on(loaded->target(), device->info().capability)) LAYA_TRY(loaded->prepare(*device, 0));
@@ -170,9 +172,9 @@ Result<std::shared_ptr<const Kernel>> load_kernel(LoadRequest& request) {
 }  // namespace cuda
 
 Result<std::shared_ptr<const Kernel>> load_cuda_kernel(LoadRequest request) {
-  const std::string name = request.name;
-  auto kernel = cuda::load_kernel(request);
-  if (!kernel) return cuda::while_doing("loading " + name, std::move(kernel).error());
+  const std::string what = "loading " + request.name + " for " + request.target.name;
+  auto kernel = cuda::load_kernel(std::move(request));
+  if (!kernel) return cuda::while_doing(what, std::move(kernel).error());
   return kernel;
 }
 

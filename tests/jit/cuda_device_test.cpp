@@ -7,7 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "jit/cuda/device.h"
+#include "jit/cuda/architecture.h"
+#include "jit/device.h"
 #include "tests/jit/cuda_support.h"
 
 using namespace laya;
@@ -124,7 +125,7 @@ TEST_CASE("too large an allocation fails with its size and the driver's error") 
 TEST_CASE("freed memory can be had again") {
   const auto device = gpu();
   if (!device) return;
-  // Each is an eighth of a terabyte's half: without freeing, any GPU runs out.
+  // A terabyte in all: without freeing, any GPU runs out.
   for (int i = 0; i < 4096; ++i) REQUIRE(device->allocate(size_t{256} << 20));
 }
 
@@ -178,8 +179,7 @@ TEST_CASE("handles that outlive main() do no harm") {
   CHECK_MESSAGE(run.status == 0, run.output);
 }
 
-TEST_CASE("the context that a thread had is current again after a call") {
-  // Seen from outside: a thread that never touched CUDA can use a device at once.
+TEST_CASE("a thread that never touched CUDA can use a device at once") {
   const auto device = gpu();
   if (!device) return;
   bool is_good = false;
