@@ -224,4 +224,10 @@ Attempt<bool> move_aside(const std::filesystem::path& file, const FileIdentity& 
   return true;
 }
 
+void remove_damaged(const std::filesystem::path& file) {
+  for (const char* suffix : {"", "-wal", "-journal"}) {
+    ::unlink(with_suffix(damaged_file(file), suffix).c_str());
+  }
+}
+
 }  // namespace laya::cache

@@ -45,4 +45,7 @@ FileIdentity identity_of(const std::filesystem::path& file);
 Attempt<bool> move_aside(const std::filesystem::path& file, const FileIdentity& identity,
                          std::chrono::milliseconds timeout);
 
+/// Deletes what move_aside() has kept.
+void remove_damaged(const std::filesystem::path& file);
+
 }  // namespace laya::cache

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 namespace laya::cache {
 namespace {
@@ -47,6 +48,12 @@ JournalMode journal_mode_of(const std::filesystem::path& path) {
   struct statfs info = {};
   if (::statfs(path.c_str(), &info) != 0) return JournalMode::kRollback;
   return journal_mode_for(static_cast<int64_t>(info.f_type));
+}
+
+int64_t free_bytes(const std::filesystem::path& path) {
+  struct statfs info = {};
+  if (::statfs(path.c_str(), &info) != 0) return std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_bsize);
 }
 
 }  // namespace laya::cache

@@ -1,5 +1,5 @@
-// Which SQLite journal a file system can be trusted with, as a pure function of what statfs() says.
-// Internal to cache/.
+// What the store wants to know of a file system: which SQLite journal it can be trusted with, as a
+// pure function of what statfs() says, and how much space is left. Internal to cache/.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +19,9 @@ JournalMode journal_mode_for(int64_t type);
 
 /// The same for the file system that holds `path`; kRollback if the system does not say.
 JournalMode journal_mode_of(const std::filesystem::path& path);
+
+/// Bytes that this user may still write where `path` is; the greatest number if the system does not
+/// say.
+int64_t free_bytes(const std::filesystem::path& path);
 
 }  // namespace laya::cache

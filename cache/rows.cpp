@@ -127,6 +127,12 @@ Attempt<int64_t> total_bytes(Connection& connection) {
   return connection.integer("SELECT bytes FROM totals");
 }
 
+Attempt<int64_t> reusable_bytes(Connection& connection) {
+  LAYA_ASSIGN(const int64_t pages, connection.integer("PRAGMA freelist_count"));
+  LAYA_ASSIGN(const int64_t size, connection.integer("PRAGMA page_size"));
+  return pages * size;
+}
+
 Attempt<int64_t> evict(Connection& connection, int64_t target, int64_t limit, int64_t keep) {
   LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
   LAYA_ASSIGN(int64_t bytes, total_bytes(connection));
@@ -176,8 +182,10 @@ Attempt<std::vector<std::pair<int64_t, EntryInfo>>> read_entries(Connection& con
 }
 
 Attempt<bool> has_sound_structure(Connection& connection) {
-  LAYA_ASSIGN(const std::string verdict, connection.text("PRAGMA integrity_check(1)"));
-  return verdict == "ok";
+  LAYA_ASSIGN(const int64_t problems,
+              connection.integer("SELECT count(*) FROM pragma_integrity_check(1) "
+                                 "WHERE integrity_check <> 'ok'"));
+  return problems == 0;
 }
 
 Attempt<void> repair_accounts(Connection& connection) {

@@ -44,6 +44,9 @@ Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& ids
 /// Bytes of all records, as counted against the size cap.
 Attempt<int64_t> total_bytes(Connection& connection);
 
+/// Bytes inside the file that new records can take without making it larger.
+Attempt<int64_t> reusable_bytes(Connection& connection);
+
 /// Removes least recently used rows, but never `keep`, until at most `target` bytes are left or
 /// `limit` rows are gone; returns how many were removed. One transaction.
 Attempt<int64_t> evict(Connection& connection, int64_t target, int64_t limit, int64_t keep);

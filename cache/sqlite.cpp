@@ -25,11 +25,12 @@ Fault fault_of(int code) {
   }
 }
 
-Failure failure_of(sqlite3* handle, int code, std::string_view what) {
-  std::string message(what);
+Failure failure_of(sqlite3* handle, int code) {
+  const char* file = handle != nullptr ? sqlite3_db_filename(handle, "main") : nullptr;
+  std::string message = file != nullptr ? file : "SQLite";
   message += ": ";
   message += handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code);
-  message += " (SQLite " + std::to_string(code) + ")";
+  message += " (SQLite error " + std::to_string(code) + ")";
   return {fault_of(code), std::move(message)};
 }
 
@@ -73,7 +74,11 @@ Attempt<Connection> Connection::open(const std::filesystem::path& file, Access a
   Connection connection;
   const int code = sqlite3_open_v2(name.c_str(), &connection.handle_, open_flags(access), nullptr);
   if (code != SQLITE_OK) {
-    return tl::make_unexpected(failure_of(connection.handle_, code, "open " + file.string()));
+    Failure failure = failure_of(connection.handle_, code);
+    if (failure.message.find(file.native()) == std::string::npos) {
+      failure.message = file.string() + ": " + failure.message;
+    }
+    return tl::make_unexpected(std::move(failure));
   }
   // A database may come from somebody else: its schema gets no say beyond plain tables.
   for (const auto& [option, value] : {std::pair(SQLITE_DBCONFIG_DEFENSIVE, 1),
@@ -82,7 +87,7 @@ Attempt<Connection> Connection::open(const std::filesystem::path& file, Access a
                                       std::pair(SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)}) {
     const int refused = sqlite3_db_config(connection.handle_, option, value, nullptr);
     if (refused != SQLITE_OK) {
-      return tl::make_unexpected(failure_of(connection.handle_, refused, "configure"));
+      return tl::make_unexpected(failure_of(connection.handle_, refused));
     }
   }
   return connection;
@@ -95,7 +100,7 @@ Connection::~Connection() {
 
 Attempt<void> Connection::execute(const char* sql) {
   const int code = sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) return tl::make_unexpected(failure_of(handle_, code, sql));
+  if (code != SQLITE_OK) return tl::make_unexpected(failure_of(handle_, code));
   return {};
 }
 
@@ -120,7 +125,7 @@ Attempt<sqlite3_stmt*> Connection::statement(const char* sql) {
   sqlite3_stmt* handle = nullptr;
   const int code = sqlite3_prepare_v3(handle_, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, nullptr);
   if (code != SQLITE_OK) {
-    Failure failure = failure_of(handle_, code, sql);
+    Failure failure = failure_of(handle_, code);
     // All our SQL is fixed, so what does not compile finds another schema than ours.
     if (code == SQLITE_ERROR) failure.fault = Fault::kDamaged;
     return tl::make_unexpected(std::move(failure));
@@ -170,7 +175,7 @@ void Query::prepare(Connection& connection, const char* sql) {
 void Query::note(int code) {
   if (failed_ || code == SQLITE_OK) return;
   failed_ = true;
-  failure_ = failure_of(sqlite3_db_handle(statement_), code, sqlite3_sql(statement_));
+  failure_ = failure_of(sqlite3_db_handle(statement_), code);
 }
 
 void Query::bind(int index, int64_t value) {

@@ -28,6 +28,10 @@ constexpr int64_t kRowsPerEviction = 64;
 /// Where an eviction ends, so that not every put() evicts.
 int64_t low_mark(int64_t max_bytes) { return max_bytes - max_bytes / 10; }
 
+/// With less than this on the disk, the file should not grow: the write-ahead log needs space before
+/// anything can be stored or evicted, so a disk that is really full leaves nothing to be done.
+constexpr int64_t kReservedBytes = 16 << 20;
+
 }  // namespace
 
 SqliteStore::SqliteStore(StoreOptions options, Place place)
@@ -116,12 +120,10 @@ void SqliteStore::recover(const FileIdentity& identity, std::string& notice) {
 Attempt<void> SqliteStore::connect() {
   const Work nothing = [](Connection&) -> Attempt<void> { return {}; };
   Attempt<void> connected = run(nothing);
-  // A damaged database has been put aside.
-  if (!connected && connected.error().fault == Fault::kDamaged) {
-    report(connected.error());
-    connected = run(nothing);
-  }
-  return connected;
+  const bool damaged = !connected && connected.error().fault == Fault::kDamaged;
+  if (!damaged || place_.mode != StoreMode::kReadWrite) return connected;
+  ++counters_.damaged;
+  return run(nothing);  // The damaged database has been put aside.
 }
 
 std::optional<Record> SqliteStore::find(const Key& key, std::string_view producer) {
@@ -167,7 +169,7 @@ bool SqliteStore::put(const Key& key, const Record& record) {
     return false;
   }
   ++counters_.stores;
-  trim(*id);
+  trim(*id, bytes);
   return true;
 }
 
@@ -209,6 +211,7 @@ Attempt<int64_t> SqliteStore::write_once(const StoredRecord& record,
 }
 
 Attempt<void> SqliteStore::make_room() {
+  remove_damaged(place_.file);
   return attempt([&](Connection& connection) -> Attempt<void> {
     // The space of the WAL file may be all that an eviction has to work with.
     LAYA_TRY(Query(connection, "PRAGMA wal_checkpoint(TRUNCATE)").step());
@@ -224,17 +227,27 @@ Attempt<void> SqliteStore::repair() {
   return attempt([](Connection& connection) { return repair_accounts(connection); });
 }
 
-void SqliteStore::trim(int64_t keep) {
-  // The first look costs no write; the total may be far over a cap that has been lowered.
-  const auto bytes = attempt(total_bytes);
-  bool over = bytes && *bytes > options_.max_bytes;
-  while (over) {
-    const auto removed = attempt([&](Connection& connection) {
-      return evict(connection, low_mark(options_.max_bytes), kRowsPerEviction, keep);
+Attempt<std::optional<int64_t>> SqliteStore::eviction_target(Connection& connection,
+                                                             int64_t last_put) const {
+  LAYA_ASSIGN(const int64_t bytes, total_bytes(connection));
+  if (bytes > options_.max_bytes) return low_mark(options_.max_bytes);
+  if (free_bytes(place_.file.parent_path()) >= kReservedBytes) return std::nullopt;
+  LAYA_ASSIGN(const int64_t reusable, reusable_bytes(connection));
+  if (reusable > 2 * last_put) return std::nullopt;
+  return low_mark(bytes);
+}
+
+void SqliteStore::trim(int64_t keep, int64_t last_put) {
+  const auto target = attempt(
+      [&](Connection& connection) { return eviction_target(connection, last_put); });
+  if (!target) return report(target.error());
+  for (int64_t removed = kRowsPerEviction; *target && removed == kRowsPerEviction;) {
+    const auto evicted = attempt([&](Connection& connection) {
+      return evict(connection, **target, kRowsPerEviction, keep);
     });
-    if (!removed) return report(removed.error());
-    counters_.evicted += *removed;
-    over = *removed == kRowsPerEviction;
+    if (!evicted) return report(evicted.error());
+    removed = *evicted;
+    counters_.evicted += removed;
   }
 }
 

@@ -90,7 +90,10 @@ class SqliteStore final : public Store, private ForkAware {
   Attempt<void> make_room();
   Attempt<void> repair();
   Attempt<void> repair_structure();
-  void trim(int64_t keep);
+  /// How many bytes of records to keep, if there are too many for the cap or for the disk.
+  Attempt<std::optional<int64_t>> eviction_target(Connection& connection, int64_t last_put) const;
+  /// Evicts if need be, but not record `keep`.
+  void trim(int64_t keep, int64_t last_put);
   void drop_damaged(const Row& row);
   void note_use(int64_t id);
   std::vector<int64_t> take_uses();

@@ -39,24 +39,24 @@ void check_status(int status) {
   CHECK(status == 0);
 }
 
-TEST_CASE("a disk that fills up costs old records, not new ones and no error") {
+TEST_CASE("a disk that fills up costs old records, not new ones") {
   const TempDirectory temp;
-  check_status(on_small_disk(temp.path(), "4m", [&] {
+  check_status(on_small_disk(temp.path(), "40m", [&] {
     Log log;
     const auto store = Store::open(options_for(temp, &log));
     if (store->mode() != StoreMode::kReadWrite) return 1;
-    int stored = 0;
-    for (uint32_t i = 0; i < 200; ++i) {
+    for (uint32_t i = 0; i < 80; ++i) {
       const Key key = key_of("k" + std::to_string(i));
-      if (!store->put(key, record_of(i, 50000))) continue;
-      ++stored;
+      if (!store->put(key, record_of(i, 1000000))) return 2;
       const auto found = store->find(key, "maker-1");
-      if (!found || !same(*found, record_of(i, 50000))) return 2;
+      if (!found || !same(*found, record_of(i, 1000000))) return 3;
     }
-    if (stored < 190) return 3;
-    if (store->stats().evicted < 100 || store->stats().damaged != 0) return 4;
+    const StoreStats stats = store->stats();
+    if (stats.evicted < 50 || stats.damaged + stats.errors != 0) return 4;
+    // It evicts when it has to, not with every put.
+    if (stats.evicted > 70 || !log.lines().empty()) return 5;
     const auto damaged = store->verify(false);
-    return damaged && damaged->empty() ? 0 : 5;
+    return damaged && damaged->empty() ? 0 : 6;
   }));
 }
 
