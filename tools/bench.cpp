@@ -13,7 +13,9 @@
 namespace laya::tools {
 namespace {
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+Json or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json();
+}
 
 std::optional<double> ratio_of(const Figure& figure) {
   if (!figure.reference || *figure.reference == 0) return std::nullopt;
@@ -34,7 +36,8 @@ double Samples::quantile(double share) const {
 }
 
 Figure figure_of(std::string name, std::string shape, std::string unit, const Samples& samples) {
-  Figure figure{std::move(name), std::move(shape), samples.quantile(0.5), std::move(unit), {}, {}, {}};
+  Figure figure{
+      std::move(name), std::move(shape), samples.quantile(0.5), std::move(unit), {}, {}, {}};
   figure.p50 = figure.value;
   figure.p95 = samples.quantile(0.95);
   return figure;
@@ -59,7 +62,7 @@ void print_figures(const std::vector<Figure>& figures, bool json) {
   Table table({"name", ">value", "unit", ">p95", ">reference", ">ratio", "shape"});
   for (const Figure& figure : figures) {
     table.add_row({figure.name, format_fixed(figure.value, 3), figure.unit, cell(figure.p95),
-                   cell(figure.reference), cell(ratio_of(figure)), figure.shape});
+                   cell(figure.reference), cell(ratio_of(figure)), shorten_kernel(figure.shape)});
   }
   table.print();
 }

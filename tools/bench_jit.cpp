@@ -165,7 +165,8 @@ Benchmark add_bench_jit(CLI::App& bench) {
       ->capture_default_str();
   app->add_option("--target", args->target, "Such as sm_90a; native is this CPU")
       ->capture_default_str();
-  app->add_option("--dtype", args->dtypes, "bf16, fp16 or fp32; default: fp32 for CPUs, fp16 for GPUs")
+  app->add_option("--dtype", args->dtypes,
+                  "bf16, fp16 or fp32; default: fp32 for CPUs, fp16 for GPUs")
       ->expected(1);
   app->add_option("--repeat", args->repeat, "Rounds, each in an empty cache")
       ->capture_default_str()

@@ -82,8 +82,8 @@ Result<References> read_references(const BenchModelArgs& args) {
     try {
       if (!line.empty()) add_reference(Json::parse(line), args.choice.preset, references);
     } catch (const Json::exception& error) {
-      return fail(ErrorKind::kBadInput, args.reference.string() + ":" + std::to_string(number) +
-                                            ": " + error.what());
+      return fail(ErrorKind::kBadInput,
+                  args.reference.string() + ":" + std::to_string(number) + ": " + error.what());
     }
   }
   if (!references.empty()) return references;
@@ -200,7 +200,8 @@ Benchmark add_bench_model(CLI::App& bench_app) {
   app->add_option("--preset", args->choice.preset,
                   "Or a synthetic checkpoint: tiny, base or large");
   app->add_option("--device", args->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  app->add_option("--dtype", args->dtype, "bf16, fp16 or fp32; default: fp32 on CPUs, fp16 on GPUs");
+  app->add_option("--dtype", args->dtype,
+                  "bf16, fp16 or fp32; default: fp32 on CPUs, fp16 on GPUs");
   app->add_option("--shapes", args->shapes, "ROWSxTOKENS, comma-separated; rows are 60-100 % full")
       ->delimiter(',')
       ->capture_default_str();

@@ -30,9 +30,8 @@ Result<OpenCache> open_cache() {
   LAYA_ASSIGN(jit::Options options, command_options());
   OpenCache open;
   open.layers = options.cache_layers;
-  open.store = cache::Store::open({.directory = options.cache_dir,
-                                   .max_bytes = options.cache_max_bytes,
-                                   .log = options.log});
+  open.store = cache::Store::open(
+      {.directory = options.cache_dir, .max_bytes = options.cache_max_bytes, .log = options.log});
   if (open.store->mode() == cache::StoreMode::kMemoryOnly) {
     return fail(ErrorKind::kStoreError, "no cache to look at: " + open.store->reason());
   }
@@ -112,7 +111,7 @@ Result<int> run_list(cache::Store& store, const OpenCache& /*open*/, const Cache
   for (const cache::EntryInfo& entry : entries) {
     table.add_row({entry.digest.substr(0, 12), format_bytes(entry.artifact_bytes),
                    std::to_string(entry.hits), format_time(entry.created_at),
-                   metadata_of(entry).value("kernel", entry.metadata)});
+                   shorten_kernel(metadata_of(entry).value("kernel", entry.metadata))});
   }
   table.print();
   return kDone;

@@ -41,6 +41,12 @@ std::string format_fixed(double value, int digits) {
   return text.data();
 }
 
+std::string shorten_kernel(std::string_view name) {
+  const size_t target = name.find('@');
+  if (target == std::string_view::npos) return std::string(name);
+  return std::string(name.substr(0, name.find(":+", target)));
+}
+
 std::string format_bytes(int64_t bytes) {
   static constexpr std::array kUnits{"KiB", "MiB", "GiB", "TiB"};
   if (bytes < 1024) return std::to_string(bytes) + " B";

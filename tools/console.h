@@ -20,8 +20,9 @@ enum ExitStatus : int {
   kWrongUsage = 2,
 };
 
-/// Writes "laya: message" and the error's detail to stderr. Returns kWrongUsage for kBadInput, which
-/// is a wrong value on the command line, in the environment or in an input file; else kWorkFailed.
+/// Writes "laya: message" and the error's detail to stderr. Returns kWrongUsage for kBadInput,
+/// which is a wrong value on the command line, in the environment or in an input file; else
+/// kWorkFailed.
 int report(const Error& error);
 
 /// Writes "laya: line" to stderr.
@@ -34,6 +35,8 @@ void print_json(const Json& value);
 std::string format_bytes(int64_t bytes);
 /// "12 us", "3.40 ms", "1.25 s", "2 min 05 s"
 std::string format_seconds(double seconds);
+/// A kernel's name as KernelSpec::to_string() writes it, without the long list of CPU features.
+std::string shorten_kernel(std::string_view name);
 /// printf's %.*f as a string.
 std::string format_fixed(double value, int digits);
 

@@ -30,7 +30,8 @@ Result<std::shared_ptr<jit::Device>> open_device(const std::string& word) {
     note("using the CPU: " + gpu.error().message);
     return jit::open_cpu_device(0);
   }
-  if (const std::optional<int> ordinal = parse_ordinal(word)) return jit::open_cuda_device(*ordinal);
+  if (const std::optional<int> ordinal = parse_ordinal(word))
+    return jit::open_cuda_device(*ordinal);
   return fail(ErrorKind::kBadInput, "device '" + word + "' is not auto, cpu, cuda or cuda:N");
 }
 

@@ -60,9 +60,9 @@ Finding cache_finding(cache::Store& store) {
     return {"cache", false, entries ? bytes.error().message : entries.error().message,
             "run `laya cache verify`, or `laya cache clear` to begin anew"};
   }
-  std::string found = store.options().directory.string() + ": " +
-                      std::to_string(entries->size()) + " entries, " + format_bytes(*bytes) +
-                      " of " + format_bytes(store.options().max_bytes);
+  std::string found = store.options().directory.string() + ": " + std::to_string(entries->size()) +
+                      " entries, " + format_bytes(*bytes) + " of " +
+                      format_bytes(store.options().max_bytes);
   if (store.mode() == cache::StoreMode::kReadOnly) {
     return {"cache", false, found + "; read-only: " + store.reason(),
             "what is compiled here is not kept; make the directory writable to keep it"};

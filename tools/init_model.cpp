@@ -45,7 +45,8 @@ Command add_init_model(CLI::App& laya) {
   auto args = std::make_shared<InitArgs>();
   CLI::App* app = laya.add_subcommand("init-model", "Write a synthetic checkpoint");
   app->add_option("--preset", args->preset, "tiny, base or large")->required();
-  app->add_option("--seed", args->seed, "The same seed gives the same bytes")->capture_default_str();
+  app->add_option("--seed", args->seed, "The same seed gives the same bytes")
+      ->capture_default_str();
   app->add_option("DIR", args->directory, "Where to; created if absent")->required();
   return {app, [args] { return run(*args); }};
 }

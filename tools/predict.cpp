@@ -122,7 +122,8 @@ Command add_predict(CLI::App& laya) {
       ->capture_default_str();
   app->add_option("--device", args->device, "auto, cpu, cuda or cuda:N; auto prefers a GPU")
       ->capture_default_str();
-  app->add_option("--dtype", args->dtype, "bf16, fp16 or fp32; default: fp32 on CPUs, fp16 on GPUs");
+  app->add_option("--dtype", args->dtype,
+                  "bf16, fp16 or fp32; default: fp32 on CPUs, fp16 on GPUs");
   app->add_option("--batch-size", args->batch_size, "Rows computed at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));

@@ -29,7 +29,7 @@ void Progress::update(int64_t done, std::string_view item) {
   std::string line = what_ + " " + std::to_string(done * 100 / total_) + " %";
   if (done > 0 && done < total_) {
     const double left = elapsed * static_cast<double>(total_ - done) / static_cast<double>(done);
-    line += ", about " + format_seconds(std::max(left, 1.0)) + " left";
+    line += ", about " + format_fixed(std::max(left, 1.0), 0) + " s left";
   } else {
     line += ", " + format_seconds(elapsed);
   }

@@ -14,9 +14,9 @@ tl::unexpected<Error> bad(std::string message) {
 
 Result<int32_t> parse_int(const nlohmann::json& value, const std::string& field) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
-  const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= kMax
-                                               : value.is_number_integer() &&
-                                                     value.get<int64_t>() >= -kMax;
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<uint64_t>() <= kMax
+                        : value.is_number_integer() && value.get<int64_t>() >= -kMax;
   if (!fits) return bad(field + " is " + value.dump().substr(0, 40) + ", not a 32-bit integer");
   return value.get<int32_t>();
 }
@@ -32,11 +32,13 @@ Result<std::vector<int32_t>> parse_ints(const nlohmann::json& value, const std::
   return numbers;
 }
 
-/// "column 7: unexpected end of input", without the library's own prefix.
+/// "column 7: syntax error ... unexpected end of input": without the library's own prefix, and
+/// without the text it read last, which may end in half a character.
 std::string describe(const nlohmann::json::parse_error& error) {
   const std::string text = error.what();
-  const size_t at = text.find("column ");
-  return at == std::string::npos ? text : text.substr(at);
+  const size_t begin = text.find("column ");
+  if (begin == std::string::npos) return "at byte " + std::to_string(error.byte);
+  return text.substr(begin, text.find("; last read") - begin);
 }
 
 Result<nlohmann::json> parse_object(std::string_view line) {

@@ -36,6 +36,8 @@ std::string Table::to_string() const {
   return text;
 }
 
-void Table::print() const { std::fputs(to_string().c_str(), stdout); }
+void Table::print() const {
+  std::fputs(to_string().c_str(), stdout);
+}
 
 }  // namespace laya::tools

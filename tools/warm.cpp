@@ -49,8 +49,7 @@ Result<std::vector<jit::KernelSpec>> specs_of(const WarmArgs& args) {
   LAYA_ASSIGN(const std::vector<TargetDType> pairs, parse_target_dtypes(args.targets, args.dtypes));
   std::vector<jit::KernelSpec> specs;
   for (const TargetDType& pair : pairs) {
-    const model::Plan plan =
-        model::make_plan(shape.config, {shape.table, pair.dtype}, pair.target);
+    const model::Plan plan = model::make_plan(shape.config, {shape.table, pair.dtype}, pair.target);
     for (jit::KernelSpec& spec : plan.specs()) {
       if (std::find(specs.begin(), specs.end(), spec) == specs.end()) {
         specs.push_back(std::move(spec));
@@ -69,7 +68,7 @@ std::vector<jit::BuildReport> build(jit::Engine& engine,
     ++done;
     // A run that finds everything stays silent: it is over before anyone can read.
     const bool is_hit = report.outcome && *report.outcome != jit::BuildSource::kCompiled;
-    if (!is_hit) progress.update(done, report.spec.to_string());
+    if (!is_hit) progress.update(done, shorten_kernel(report.spec.to_string()));
   });
 }
 
@@ -103,10 +102,12 @@ Json to_json(const jit::BuildReport& report) {
 void print_reports(const std::vector<jit::BuildReport>& reports) {
   Table table({"source", ">time", ">size", ">registers", ">spill", "kernel"});
   for (const jit::BuildReport& report : reports) {
+    const bool is_cuda = report.spec.target().backend == jit::Backend::kCuda;
     table.add_row({report.outcome ? jit::to_string(*report.outcome) : "FAILED",
                    format_seconds(report.seconds), format_bytes(report.artifact_bytes),
-                   std::to_string(report.attributes.registers),
-                   format_bytes(report.attributes.local_bytes), report.spec.to_string()});
+                   is_cuda ? std::to_string(report.attributes.registers) : "-",
+                   is_cuda ? format_bytes(report.attributes.local_bytes) : "-",
+                   shorten_kernel(report.spec.to_string())});
   }
   table.print();
 }
@@ -140,6 +141,10 @@ int run(const WarmArgs& args) {
   const auto engine = jit::Engine::create(*options);
   if (!engine) return report(engine.error());
 
+  cache::Store& store = (*engine)->store();
+  if (store.mode() == cache::StoreMode::kMemoryOnly) {
+    return report({ErrorKind::kStoreError, "the cache keeps nothing: " + store.reason(), {}});
+  }
   const std::vector<jit::BuildReport> reports = build(**engine, *specs);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   print_outcome(reports, seconds.count(), args.json);

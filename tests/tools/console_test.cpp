@@ -14,3 +14,9 @@ TEST_CASE("sizes and times are shown in the unit that suits them") {
   CHECK(format_seconds(1.5) == "1.50 s");
   CHECK(format_seconds(125.2) == "2 min 05 s");
 }
+
+TEST_CASE("a kernel's name is shown without the features of the CPU") {
+  CHECK(shorten_kernel("rope{D=64}@x86_64:znver4:+avx,+fma") == "rope{D=64}@x86_64:znver4");
+  CHECK(shorten_kernel("rope{D=64}@sm_90a") == "rope{D=64}@sm_90a");
+  CHECK(shorten_kernel("no kernel") == "no kernel");
+}

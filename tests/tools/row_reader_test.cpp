@@ -45,8 +45,7 @@ TEST_CASE("a line that is no row is refused with what is wrong") {
   CHECK(parse_error(R"({"ids":[1],"qtype":0})") == "the field \"markers\" is missing");
   CHECK(parse_error(R"({"ids":[1],"markers":[0],"qtype":0,"text":"x"})") ==
         "unknown field \"text\"; allowed are ids, markers, qtype");
-  CHECK(parse_error(R"({"ids":7,"markers":[0],"qtype":0})") ==
-        "ids is not an array of integers");
+  CHECK(parse_error(R"({"ids":7,"markers":[0],"qtype":0})") == "ids is not an array of integers");
   CHECK(parse_error(R"({"ids":[1,2.5],"markers":[0],"qtype":0})") ==
         "ids[1] is 2.5, not a 32-bit integer");
   CHECK(parse_error(R"({"ids":[1],"markers":["a"],"qtype":0})") ==
@@ -57,14 +56,14 @@ TEST_CASE("a line that is no row is refused with what is wrong") {
 
 TEST_CASE("a number beyond 32 bits is refused and not cut") {
   for (const char* number : {"4294967298", "-4294967295", "18446744073709551615", "1e3"}) {
-    const std::string line =
-        std::string(R"({"ids":[)") + number + R"(],"markers":[0],"qtype":0})";
+    const std::string line = std::string(R"({"ids":[)") + number + R"(],"markers":[0],"qtype":0})";
     CHECK(parse_error(line).find("ids[0] is ") == 0);
   }
 }
 
 TEST_CASE("rows keep their order, blank lines are skipped, a last newline is optional") {
-  const auto rows = read(std::string(kGood) + "\n\n \r\n" + R"({"ids":[3],"markers":[0],"qtype":0})");
+  const auto rows =
+      read(std::string(kGood) + "\n\n \r\n" + R"({"ids":[3],"markers":[0],"qtype":0})");
   REQUIRE(rows);
   REQUIRE(rows->size() == 2);
   CHECK((*rows)[1].ids == std::vector<int32_t>{3});
