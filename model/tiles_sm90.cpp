@@ -72,30 +72,11 @@ std::vector<ProductTile> candidates(const Product& p) {
   return result;
 }
 
-}  // namespace
-
-Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max_rows) {
-  const Product p = product_of(base);
-  const int64_t stage_count = stages(p, t);
-  LaunchRule rule;
-  rule.rows_per_block = t.rows * t.cluster;
-  rule.blocks_per_group = p.column_tiles(t) * t.cluster;
-  rule.threads = static_cast<uint32_t>(128 * (t.consumers + 1));
-  rule.dynamic_shared_bytes =
-      static_cast<uint32_t>(stage_count * stage_bytes(t) + staging_bytes(p, t));
-  rule.max_blocks = kProcessors;
-  const int64_t box = p.parts == 2 ? t.columns / 2 : t.columns / t.cluster;
-  const auto param = [](const char* name, int64_t value) {
-    return jit::Param{name, jit::ParamValue{value}};
-  };
-  return {max_rows,
-          {param("BM", t.rows), param("BN", box), param("CLUSTER", t.cluster),
-           param("CONSUMERS", t.consumers), param("STAGES", stage_count), param("SPIN_LIMIT", 0)},
-          rule,
-          base.template_name() + "_sm90"};
+jit::Param param(const char* name, int64_t value) {
+  return {name, jit::ParamValue{value}};
 }
 
-std::vector<Tile> sm90_product_tiles(const jit::KernelSpec& base) {
+std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   constexpr int64_t kRows[] = {32768, 4096, 2048, 1024, 512, 256, 128, 64};
   constexpr double kWorthAnotherKernel = 1.1;
   const Product p = product_of(base);
@@ -116,6 +97,58 @@ std::vector<Tile> sm90_product_tiles(const jit::KernelSpec& base) {
   }
   std::reverse(tiles.begin(), tiles.end());
   return tiles;
+}
+
+/// Small blocks of keys for a window, so that few keys outside of it are looked at.
+std::vector<Tile> attention_tiles(const jit::KernelSpec& base) {
+  if (int_param(base, "HEAD_DIM") != 64) return {};
+  const bool is_full = int_param(base, "WINDOW") == 0;
+  return {attention_sm90_tile(base, 128, is_full ? 128 : 64, kAnyRows)};
+}
+
+}  // namespace
+
+Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max_rows) {
+  const Product p = product_of(base);
+  const int64_t stage_count = stages(p, t);
+  LaunchRule rule;
+  rule.rows_per_block = t.rows * t.cluster;
+  rule.blocks_per_group = p.column_tiles(t) * t.cluster;
+  rule.threads = static_cast<uint32_t>(128 * (t.consumers + 1));
+  rule.dynamic_shared_bytes =
+      static_cast<uint32_t>(stage_count * stage_bytes(t) + staging_bytes(p, t));
+  rule.max_blocks = kProcessors;
+  const int64_t box = p.parts == 2 ? t.columns / 2 : t.columns / t.cluster;
+  return {max_rows,
+          {param("BM", t.rows), param("BN", box), param("CLUSTER", t.cluster),
+           param("CONSUMERS", t.consumers), param("STAGES", stage_count), param("SPIN_LIMIT", 0)},
+          rule,
+          base.template_name() + "_sm90"};
+}
+
+Tile attention_sm90_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys,
+                         int64_t max_rows) {
+  const int64_t slot_bytes = keys * 256 + 32, fixed_bytes = queries * 272 + 32;
+  const int64_t stage_count = std::min<int64_t>(4, (kSharedBytes - fixed_bytes) / slot_bytes);
+  LaunchRule rule;
+  rule.rows_per_block = queries;
+  rule.blocks_per_group = int_param(base, "HEADS");
+  rule.threads = static_cast<uint32_t>(2 * queries + 128);
+  rule.dynamic_shared_bytes = static_cast<uint32_t>(fixed_bytes + stage_count * slot_bytes);
+  rule.max_blocks = kProcessors;
+  return {max_rows,
+          {param("BQ", queries), param("KEYS", keys), param("STAGES", stage_count),
+           param("SPIN_LIMIT", 0)},
+          rule,
+          base.template_name() + "_sm90"};
+}
+
+std::vector<Tile> sm90_tiles(const jit::KernelSpec& base) {
+  const std::string& name = base.template_name();
+  if (base.target().name != "sm_90a") return {};
+  if (name != "gemm" && name != "gemm_geglu" && name != "attention") return {};
+  if (word_param(base, "T") == "fp32") return {};
+  return name == "attention" ? attention_tiles(base) : product_tiles(base);
 }
 
 }  // namespace laya::model

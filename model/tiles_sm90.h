@@ -15,8 +15,12 @@ struct ProductTile {
 /// `base` names gemm or gemm_geglu; the template of the tile is its sm90 version.
 Tile product_tile(const jit::KernelSpec& base, const ProductTile& tile, int64_t max_rows);
 
-/// As cuda_tiles(). Precondition: the target is sm_90a, the dtype has 16 bits, and `base` names
-/// gemm or gemm_geglu.
-std::vector<Tile> sm90_product_tiles(const jit::KernelSpec& base);
+/// The tile of attention_sm90 with `queries` queries and blocks of `keys` keys. For one operation
+/// all tiles must have the same `keys`: the results depend on it.
+Tile attention_sm90_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys,
+                         int64_t max_rows);
+
+/// As cuda_tiles(). Empty where there is no Hopper version: other targets, fp32, other templates.
+std::vector<Tile> sm90_tiles(const jit::KernelSpec& base);
 
 }  // namespace laya::model

@@ -33,6 +33,14 @@ __device__ inline void pin(float (&d)[Count]) {
   for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+template <int Steps>
+__device__ inline void pin(u32 (&a)[Steps][4]) {
+#pragma unroll
+  for (int i = 0; i < Steps; ++i) {
+    asm volatile("" : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])::"memory");
+  }
+}
+
 // An operand in shared memory is made of atoms of 8 rows x 128 bytes with the 128-byte swizzle, as
 // a tensor map writes them; each begins at a multiple of 1,024 bytes. Its descriptor holds
 // addresses in units of 16 bytes: the start, and the distances to the next atom.
@@ -118,30 +126,18 @@ __device__ inline u64 n_major_operand(u32 address) {
 #define LAYA_S31 LAYA_S30 ", %120, %121, %122, %123"
 #define LAYA_S32 LAYA_S31 ", %124, %125, %126, %127"
 
-// X(N, N / 8, and the numbers of the first operands after N / 2 sums)
-#define LAYA_PRODUCT_SIZES(X)              \
-  X(8, 1, 4, 5, 6, 7, 8, 9)                \
-  X(16, 2, 8, 9, 10, 11, 12, 13)           \
-  X(24, 3, 12, 13, 14, 15, 16, 17)         \
-  X(32, 4, 16, 17, 18, 19, 20, 21)         \
-  X(40, 5, 20, 21, 22, 23, 24, 25)         \
-  X(48, 6, 24, 25, 26, 27, 28, 29)         \
-  X(56, 7, 28, 29, 30, 31, 32, 33)         \
-  X(64, 8, 32, 33, 34, 35, 36, 37)         \
-  X(72, 9, 36, 37, 38, 39, 40, 41)         \
-  X(80, 10, 40, 41, 42, 43, 44, 45)        \
-  X(88, 11, 44, 45, 46, 47, 48, 49)        \
-  X(96, 12, 48, 49, 50, 51, 52, 53)        \
-  X(112, 14, 56, 57, 58, 59, 60, 61)       \
-  X(128, 16, 64, 65, 66, 67, 68, 69)       \
-  X(144, 18, 72, 73, 74, 75, 76, 77)       \
-  X(160, 20, 80, 81, 82, 83, 84, 85)       \
-  X(176, 22, 88, 89, 90, 91, 92, 93)       \
-  X(192, 24, 96, 97, 98, 99, 100, 101)     \
-  X(208, 26, 104, 105, 106, 107, 108, 109) \
-  X(224, 28, 112, 113, 114, 115, 116, 117) \
-  X(240, 30, 120, 121, 122, 123, 124, 125) \
-  X(256, 32, 128, 129, 130, 131, 132, 133)
+// X(N, N / 8, and the numbers of the operands that follow N / 2 sums)
+// clang-format off
+#define LAYA_PRODUCT_SIZES(X)                                                       \
+  X(8, 1, 4, 5, 6)          X(16, 2, 8, 9, 10)        X(24, 3, 12, 13, 14)          \
+  X(32, 4, 16, 17, 18)      X(40, 5, 20, 21, 22)      X(48, 6, 24, 25, 26)          \
+  X(56, 7, 28, 29, 30)      X(64, 8, 32, 33, 34)      X(72, 9, 36, 37, 38)          \
+  X(80, 10, 40, 41, 42)     X(88, 11, 44, 45, 46)     X(96, 12, 48, 49, 50)         \
+  X(112, 14, 56, 57, 58)    X(128, 16, 64, 65, 66)    X(144, 18, 72, 73, 74)        \
+  X(160, 20, 80, 81, 82)    X(176, 22, 88, 89, 90)    X(192, 24, 96, 97, 98)        \
+  X(208, 26, 104, 105, 106) X(224, 28, 112, 113, 114) X(240, 30, 120, 121, 122)     \
+  X(256, 32, 128, 129, 130)
+// clang-format on
 
 #define LAYA_PRODUCT(n, blocks, a, b, p, type)                                                     \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p                                             \
@@ -150,7 +146,7 @@ __device__ inline u64 n_major_operand(u32 address) {
                "}, %" #a ", %" #b ", p, 1, 1, 0, 0;\n}"                                            \
                : LAYA_D##blocks                                                                    \
                : "l"(a_operand), "l"(b_operand), "r"(add))
-#define LAYA_PRODUCT_CASE(n, blocks, a, b, p, x, y, z)                             \
+#define LAYA_PRODUCT_CASE(n, blocks, a, b, p)                                      \
   if constexpr (N == n && kIsBf16<Elem>) LAYA_PRODUCT(n, blocks, a, b, p, "bf16"); \
   if constexpr (N == n && !kIsBf16<Elem>) LAYA_PRODUCT(n, blocks, a, b, p, "f16");
 
@@ -159,11 +155,41 @@ constexpr bool kIsBf16 = false;
 template <>
 constexpr bool kIsBf16<bf16> = true;
 
-/// d = a * b + (add ? d : 0), both operands K-major in shared memory. N columns: a multiple of 8 up
-/// to 128, of 16 above.
+/// d = a * b + (add ? d : 0), both operands K-major in shared memory. N: one of the sizes above.
 template <class Elem, int N>
 __device__ inline void multiply(float (&d)[N / 2], u64 a_operand, u64 b_operand, int add) {
   LAYA_PRODUCT_SIZES(LAYA_PRODUCT_CASE)
+}
+
+#undef LAYA_PRODUCT_CASE
+#undef LAYA_PRODUCT
+
+#define LAYA_PRODUCT(n, blocks, a0, a1, a2, a3, b, p, type, n_major)                               \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p                                             \
+               ", 0;\n"                                                                            \
+               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" LAYA_S##blocks \
+               "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b ", p, 1, 1, " #n_major ";\n}"   \
+               : LAYA_D##blocks                                                                    \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_operand), "r"(add))
+#define LAYA_PRODUCT_CASE(n, blocks, a0, a1, a2, a3, b, p, n_major) \
+  if constexpr (N == n && kIsBf16<Elem>)                            \
+    LAYA_PRODUCT(n, blocks, a0, a1, a2, a3, b, p, "bf16", n_major); \
+  if constexpr (N == n && !kIsBf16<Elem>)                           \
+    LAYA_PRODUCT(n, blocks, a0, a1, a2, a3, b, p, "f16", n_major);
+
+/// d = a * b + (add ? d : 0), A in registers, B K-major. N: 64 or 128.
+template <class Elem, int N>
+__device__ inline void multiply(float (&d)[N / 2], const u32 (&a)[4], u64 b_operand, int add) {
+  static_assert(N == 64 || N == 128);
+  LAYA_PRODUCT_CASE(64, 8, 32, 33, 34, 35, 36, 37, 0)
+  LAYA_PRODUCT_CASE(128, 16, 64, 65, 66, 67, 68, 69, 0)
+}
+
+/// The same for an n_major_operand(): 64 columns.
+template <class Elem>
+__device__ inline void multiply_n_major(float (&d)[32], const u32 (&a)[4], u64 b_operand, int add) {
+  constexpr int N = 64;
+  LAYA_PRODUCT_CASE(64, 8, 32, 33, 34, 35, 36, 37, 1)
 }
 
 #undef LAYA_PRODUCT_CASE

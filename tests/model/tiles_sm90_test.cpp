@@ -1,0 +1,107 @@
+#include "model/tiles_sm90.h"
+
+#include <doctest/doctest.h>
+
+#include "model/ops.h"
+
+namespace laya::model {
+namespace {
+
+const jit::Target kHopper{jit::Backend::kCuda, "sm_90a"};
+
+jit::KernelSpec product(const char* name, const char* dtype, int64_t n, int64_t k) {
+  jit::KernelSpec spec(name, kHopper);
+  spec.set("T", dtype).set("N", n).set("K", k);
+  return spec;
+}
+
+int64_t value(const Tile& tile, const char* name) {
+  for (const jit::Param& param : tile.params) {
+    if (param.name == name) return std::get<int64_t>(param.value);
+  }
+  FAIL("no parameter " << name);
+  return 0;
+}
+
+struct Shape {
+  const char* name;
+  int64_t n, k;
+};
+constexpr Shape kShapes[] = {
+    {"gemm", 2304, 768},       {"gemm", 768, 768},   {"gemm", 768, 3072},
+    {"gemm", 4096, 1024},      {"gemm", 8, 8},       {"gemm", 136, 72},
+    {"gemm_geglu", 1152, 768}, {"gemm_geglu", 8, 8}, {"gemm_geglu", 2624, 1024}};
+
+TEST_CASE("tiles of Hopper products fit the chip and what the templates ask for") {
+  for (const Shape& shape : kShapes) {
+    CAPTURE(shape.name);
+    CAPTURE(shape.n);
+    const std::vector<Tile> tiles = sm90_tiles(product(shape.name, "bf16", shape.n, shape.k));
+    REQUIRE(!tiles.empty());
+    const bool is_geglu = std::string_view(shape.name) == "gemm_geglu";
+    for (const Tile& tile : tiles) {
+      const int64_t rows = value(tile, "BM"), box = value(tile, "BN");
+      const int64_t cluster = value(tile, "CLUSTER");
+      const int64_t columns = box * (is_geglu ? 2 : cluster);  // of the product in registers
+      CHECK(tile.template_name == std::string(shape.name) + "_sm90");
+      CHECK(tile.rule.dynamic_shared_bytes <= 227 * 1024);
+      CHECK(tile.rule.threads == 128 * (value(tile, "CONSUMERS") + 1));
+      CHECK(box % 8 == 0);
+      CHECK(columns <= 256);
+      CHECK(rows / 64 * columns / 2 <= 192);  // registers for sums
+      CHECK(value(tile, "STAGES") >= 2);
+      for (const int64_t run : {1, 63, 64, 129, 1000, 32768}) {
+        CHECK(tile.rule.shape(run).grid.x % cluster == 0);
+        CHECK(tile.rule.shape(run).grid.x <= 132);
+      }
+      CHECK(tile.rule.shape(0).grid.x == 0);
+    }
+  }
+}
+
+TEST_CASE("tiles of Hopper products cover all row counts in ascending order") {
+  for (const Shape& shape : kShapes) {
+    const std::vector<Tile> tiles = sm90_tiles(product(shape.name, "fp16", shape.n, shape.k));
+    REQUIRE(!tiles.empty());
+    for (size_t i = 1; i < tiles.size(); ++i) CHECK(tiles[i - 1].max_rows < tiles[i].max_rows);
+    CHECK(tiles.back().max_rows == INT64_MAX);
+  }
+}
+
+TEST_CASE("few rows are spread over many blocks, many rows get large tiles") {
+  const std::vector<Tile> tiles = sm90_tiles(product("gemm", "bf16", 768, 768));
+  REQUIRE(tiles.size() > 1);
+  CHECK(tiles.front().rule.shape(64).grid.x >= 90);
+  CHECK(value(tiles.back(), "BM") == 128);
+  CHECK(value(tiles.back(), "CLUSTER") == 2);
+}
+
+TEST_CASE("there are Hopper tiles only for what Hopper's templates can do") {
+  CHECK(sm90_tiles(product("gemm", "fp32", 768, 768)).empty());
+  CHECK(sm90_tiles(product("rope", "bf16", 768, 768)).empty());
+  jit::KernelSpec ampere("gemm", {jit::Backend::kCuda, "sm_80"});
+  ampere.set("T", "bf16").set("N", int64_t{768}).set("K", int64_t{768});
+  CHECK(sm90_tiles(ampere).empty());
+  jit::KernelSpec attention("attention", kHopper);
+  attention.set("T", "bf16").set("HEADS", int64_t{12}).set("WINDOW", int64_t{0});
+  CHECK(sm90_tiles(jit::KernelSpec(attention).set("HEAD_DIM", int64_t{32})).empty());
+  CHECK(sm90_tiles(attention.set("HEAD_DIM", int64_t{64})).size() == 1);
+}
+
+TEST_CASE("all tiles of one attention look at keys in the same blocks") {
+  jit::KernelSpec base("attention", kHopper);
+  base.set("T", "bf16").set("HEADS", int64_t{12}).set("HEAD_DIM", int64_t{64});
+  for (const int64_t window : {0, 64}) {
+    base.set("WINDOW", window);
+    const std::vector<Tile> tiles = sm90_tiles(base);
+    REQUIRE(!tiles.empty());
+    for (const Tile& tile : tiles) {
+      CHECK(value(tile, "KEYS") == value(tiles.front(), "KEYS"));
+      CHECK(tile.rule.rows_per_block == value(tile, "BQ"));
+      CHECK(tile.rule.dynamic_shared_bytes <= 227 * 1024);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace laya::model
