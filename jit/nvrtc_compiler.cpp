@@ -7,11 +7,17 @@
 
 #include "jit/compilers.h"
 #include "jit/cuda/cubin.h"
+#include "jit/cuda/deep_stack.h"
 #include "jit/cuda/nvrtc_library.h"
 #include "jit/cuda/source_check.h"
 
 namespace laya::jit {
 namespace {
+
+// NVRTC needs about 4 KB for each level of parentheses; check_source() allows 1000 of them, macros
+// can add to that, and the thread that asks for a kernel may belong to an application with small
+// stacks.
+constexpr size_t kCompileStack = size_t{32} << 20;
 
 #define LAYA_NVRTC_FUNCTIONS(X) \
   X(nvrtcGetErrorString)        \
@@ -187,9 +193,10 @@ void NvrtcCompiler::report(const CompileRequest& request, const CompileOutput& o
     const size_t end = std::min(output.log.find('\n', at), output.log.size());
     const std::string line = output.log.substr(at, end - at);
     at = end + 1;
-    for (const char* sign : {"C7508", "C7519", "spill"}) {
-      if (line.find(sign) != std::string::npos) log_(LogLevel::kWarning, prefix + line);
-    }
+    const bool is_costly = line.find("C7508") != std::string::npos ||
+                           line.find("C7519") != std::string::npos ||
+                           line.find("spill") != std::string::npos;
+    if (is_costly) log_(LogLevel::kWarning, prefix + line);
   }
   if (output.attributes.local_bytes > 0) {
     log_(LogLevel::kInfo, prefix + std::to_string(output.attributes.local_bytes) +
@@ -207,7 +214,9 @@ Result<CompileOutput> NvrtcCompiler::compile(const CompileRequest& request) {
   LAYA_ASSIGN(const Nvrtc* nvrtc, open());
   Program program(*nvrtc);
   nvrtcResult code = program.create(request);
-  if (code == NVRTC_SUCCESS) code = program.compile(request.options);
+  cuda::run_with_stack(kCompileStack, [&] {
+    if (code == NVRTC_SUCCESS) code = program.compile(request.options);
+  });
   CompileOutput output;
   output.log = program.log();
   if (code != NVRTC_SUCCESS) {

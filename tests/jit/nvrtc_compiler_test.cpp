@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "jit/compilers.h"
+#include "jit/cuda/deep_stack.h"
 #include "jit/cuda/nvrtc_library.h"
 #include "tests/jit/cuda_support.h"
 
@@ -148,6 +149,17 @@ TEST_CASE("compiles on many threads give the same bytes as alone") {
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::string& object : objects) CHECK((object == alone->object));
+}
+
+TEST_CASE("the deepest nesting allowed compiles from a thread with a small stack") {
+  if (!has_nvrtc()) return;
+  const std::string deep =
+      "extern \"C\" __global__ void k(int* p) { *p = " + std::string(998, '(') + "1" +
+      std::string(998, ')') + "; }";
+  bool is_compiled = false;
+  cuda::run_with_stack(size_t{256} << 10,
+                       [&] { is_compiled = nvrtc().compile(request(deep, "k")).has_value(); });
+  CHECK(is_compiled);
 }
 
 TEST_CASE("the options of a target are canonical and name it") {
