@@ -1,6 +1,7 @@
 // The CPU compiler: finds liblaya_llvm.so and the libraries behind it, identifies them by their
 // build ids without loading them, and opens them on the first compile.
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -34,12 +35,13 @@ constexpr const char* kComponentName = "liblaya_llvm.so";
 /// Folder of the program or library that this code is in.
 fs::path own_folder() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0) return {};
+  void* map = nullptr;
+  const auto* here = reinterpret_cast<const void*>(&own_folder);
+  if (dladdr1(here, &info, &map, RTLD_DL_LINKMAP) == 0 || map == nullptr) return {};
+  // The program itself has no name there, and in `info` only the one that it was called by.
+  const char* name = static_cast<const link_map*>(map)->l_name;
   std::error_code error;
-  // Where this code is linked into the program, the name is whatever the program was called by.
-  fs::path file = fs::canonical(info.dli_fname, error);
-  if (error) file = fs::read_symlink("/proc/self/exe", error);
-  return file.parent_path();
+  return fs::canonical(*name == '\0' ? "/proc/self/exe" : name, error).parent_path();
 }
 
 /// The first of `folders` that holds `name`, as a path of that file; empty if none does.

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 
 #include "jit/cpu/core_count.h"
 #include "jit/cpu/cpuid.h"
@@ -17,6 +16,9 @@ constexpr size_t kAlignment = 256;
 /// From here on, huge pages save more on address translation than their coarseness wastes.
 constexpr size_t kHugeFrom = size_t{4} << 20;
 constexpr size_t kHugePage = size_t{2} << 20;
+
+/// No process of the architectures that we know can have more.
+constexpr size_t kMaxBytes = size_t{1} << 47;
 
 /// Does everything at once, so that there is never anything to wait for.
 class CpuStream final : public Stream {
@@ -75,7 +77,7 @@ Result<std::unique_ptr<Stream>> CpuDevice::create_stream() {
 Result<Buffer> CpuDevice::allocate_memory(size_t bytes, bool is_host) {
   const size_t alignment = bytes >= kHugeFrom ? kHugePage : kAlignment;
   void* data = nullptr;
-  if (bytes <= std::numeric_limits<size_t>::max() - alignment) {
+  if (bytes <= kMaxBytes) {
     const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
     data = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
     if (data != nullptr && alignment == kHugePage) madvise(data, rounded, MADV_HUGEPAGE);

@@ -188,7 +188,7 @@ bool ThreadPool::run_blocks(Job& job, int index) {
 bool ThreadPool::join_any(int index) {
   bool has_worked = false;
   for (Job& job : jobs_) {
-    if ((job.members.load(std::memory_order_relaxed) & kOpen) == 0 || !may_work(index)) continue;
+    if ((job.members.load(std::memory_order_acquire) & kOpen) == 0 || !may_work(index)) continue;
     const uint32_t before = job.members.fetch_add(1, std::memory_order_acquire);
     if ((before & kOpen) != 0) has_worked |= run_blocks(job, index);
     // Publishes what the blocks wrote. The last one out wakes an owner that sleeps in close().
