@@ -71,8 +71,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const float sum = warp_dot<D>(cls + static_cast<long long>(row) * D, weights);
     if (lane == 0) {
       const float4 w = *reinterpret_cast<const float4*>(weights + D);
-      hidden[unit] = gelu(sum + w.x * f.top + w.y * f.gap + w.z * f.entropy + w.w * f.options +
-                          b1[unit]);
+      hidden[unit] =
+          gelu(sum + w.x * f.top + w.y * f.gap + w.z * f.entropy + w.w * f.options + b1[unit]);
     }
   }
   __syncthreads();

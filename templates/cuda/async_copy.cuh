@@ -29,6 +29,9 @@ __device__ inline float4 load_shared16(u32 address) {
 __device__ inline void store_shared4(u32 address, u32 v) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
 }
+__device__ inline void store_shared8(u32 address, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
 __device__ inline void store_shared16(u32 address, float4 v) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y),
                "f"(v.z), "f"(v.w)
@@ -49,52 +52,63 @@ __device__ inline void wait_for_copies() {
 #endif
 }
 
-/// Where a chunk comes from; an invalid one is not read and becomes zeros.
-struct Chunk {
-  const void* address;
-  bool valid;
-};
-
-/// One thread's share of copying a tile of Rows x Chunks chunks with Threads threads.
+/// One thread's share of copying a tile of Rows rows of Chunks chunks with Threads threads, from
+/// rows that are Pitch bytes apart. A thread's chunks are a fixed number of rows apart, so that
+/// their addresses differ by constants.
+///
 /// start() begins the copy and finish() completes it as far as this thread can: work put between
-/// them hides the latency. `source(row, chunk)` says where to read. On 8.0 and later finish() does
-/// nothing and the copy ends with wait_for_copies().
-template <int Rows, int Chunks, int Threads>
+/// them hides the latency on 7.5. On 8.0 and later finish() does nothing and the copy ends with
+/// wait_for_copies().
+template <int Rows, int Chunks, int Threads, long long Pitch>
 class TileCopy {
  public:
-  static constexpr int kCopies = Rows * Chunks / Threads;  ///< per thread
-  static_assert(kCopies * Threads == Rows * Chunks, "threads must divide the tile evenly");
+  static constexpr int kRowStep =
+      Threads / Chunks;  ///< rows from one chunk of a thread to the next
+  static_assert(Rows % kRowStep == 0, "threads must divide the tile evenly");
   static_assert(Threads % (8 * Chunks) == 0, "a thread's rows must share one swizzle");
 
-  template <class Source>
-  __device__ void start(u32 tile, const Source& source) {
-    const int row = threadIdx.x / Chunks, chunk = threadIdx.x % Chunks;
-#pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
-      const Chunk from = source(row + i * kRowStep, chunk);
-#if __CUDA_ARCH__ >= 800
-      asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(slot(tile, i)),
-                   "l"(from.address), "r"(from.valid ? 16 : 0)
-                   : "memory");
-#else
-      held_[i] = from.valid ? *static_cast<const float4*>(from.address) : make_float4(0, 0, 0, 0);
-#endif
-    }
+  /// This thread's first chunk.
+  __device__ static int row() { return threadIdx.x / Chunks; }
+  __device__ static int chunk() { return threadIdx.x % Chunks; }
+
+  /// `from`: the tile's first row. Rows for which valid(row) is false are not read and become
+  /// zeros.
+  template <class Valid>
+  __device__ void start(u32 tile, const void* from, const Valid& valid) {
+    start_from<0>(slot(tile), static_cast<const char*>(from) + row() * Pitch + chunk() * 16, valid);
   }
 
   __device__ void finish([[maybe_unused]] u32 tile) {
 #if __CUDA_ARCH__ < 800
 #pragma unroll
-    for (int i = 0; i < kCopies; ++i) store_shared16(slot(tile, i), held_[i]);
+    for (int i = 0; i < kCopies; ++i) store_shared16(slot(tile) + i * kTileStep, held_[i]);
 #endif
   }
 
  private:
-  static constexpr int kRowStep = Threads / Chunks;
+  static constexpr int kCopies = Rows / kRowStep;           // per thread
+  static constexpr int kTileStep = kRowStep * Chunks * 16;  // bytes from chunk to chunk of a thread
+  static constexpr long long kStep = kRowStep * Pitch;
 
-  __device__ static u32 slot(u32 tile, int i) {
-    const int row = threadIdx.x / Chunks, chunk = threadIdx.x % Chunks;
-    return tile + (row * Chunks + swizzle<Chunks>(row, chunk)) * 16 + i * kRowStep * Chunks * 16;
+  __device__ static u32 slot(u32 tile) {
+    return tile + (row() * Chunks + swizzle<Chunks>(row(), chunk())) * 16;
+  }
+
+  // A recursion rather than a loop, so that the distances are immediates of the instruction.
+  template <int I, class Valid>
+  __device__ void start_from(u32 to, const char* from, const Valid& valid) {
+    if constexpr (I < kCopies) {
+      const bool read = valid(row() + I * kRowStep);
+#if __CUDA_ARCH__ >= 800
+      asm volatile("cp.async.cg.shared.global.L2::128B [%0 + %3], [%1 + %4], 16, %2;" ::"r"(to),
+                   "l"(from), "r"(read ? 16 : 0), "n"(I * kTileStep), "n"(I * kStep)
+                   : "memory");
+#else
+      held_[I] =
+          read ? *reinterpret_cast<const float4*>(from + I * kStep) : make_float4(0, 0, 0, 0);
+#endif
+      start_from<I + 1>(to, from, valid);
+    }
   }
 
 #if __CUDA_ARCH__ < 800

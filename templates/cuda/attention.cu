@@ -22,8 +22,8 @@
 // Heads are the fastest part of the block number: blocks that run together then read whole rows of
 // the same few sequences, which DRAM pages and the L2 cache both like.
 // Launch: grid.x = n * HEADS, block.x = 128.
-// Dynamic shared memory: 16-bit (BQ + 256) * HEAD_DIM * 2, fp32 (BQ + 128) * HEAD_DIM * 4 + BQ * 160
-// bytes: the queries, two slots for a block of keys and values, fp32's probabilities.
+// Dynamic shared memory: 16-bit (BQ + 256) * HEAD_DIM * 2, fp32 (BQ + 128) * HEAD_DIM * 4 + BQ *
+// 160 bytes: the queries, two slots for a block of keys and values, fp32's probabilities.
 #include "attention_warp.cuh"
 
 static_assert(HEAD_DIM == 32 || HEAD_DIM == 64 || HEAD_DIM == 128, "no such head size");
@@ -38,11 +38,9 @@ constexpr u32 kKeyBytes = Warp::kKeys * kRowBytes;  // of a block of keys, or of
 
 /// Copies rows first.. of one head of q, k or v; rows from `length` on become zeros.
 template <int Rows>
-struct RowsCopy : TileCopy<Rows, kChunks, kThreads> {
+struct RowsCopy : TileCopy<Rows, kChunks, kThreads, kPitch * T_BYTES> {
   __device__ void start_rows(u32 tile, const T* head, int first, int length) {
-    this->start(tile, [&](int row, int chunk) {
-      return Chunk{head + (first + row) * kPitch + chunk * (16 / T_BYTES), first + row < length};
-    });
+    this->start(tile, head + first * kPitch, [&](int row) { return first + row < length; });
   }
 };
 

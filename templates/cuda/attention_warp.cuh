@@ -31,7 +31,8 @@ class AttentionWarp {
   }
 
   __device__ void load_queries() {
-    const u32 row = q_ + lane() % 16 * kRowBytes, chunk = swizzle<kChunks>(lane(), lane() / 16) * 16;
+    const u32 row = q_ + lane() % 16 * kRowBytes,
+              chunk = swizzle<kChunks>(lane(), lane() / 16) * 16;
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
@@ -65,9 +66,10 @@ class AttentionWarp {
         const int row = i * 16 + half * 8 + lane() / 4;
 #pragma unroll
         for (int j = 0; j < kValueTiles; ++j) {
-          const u32 pair = pack2<Elem>(output_[i][j][2 * half] * inverse,
-                                       output_[i][j][2 * half + 1] * inverse);
-          store_shared4(q_ + row * kRowBytes + swizzle<kChunks>(row, j) * 16 + lane() % 4 * 4, pair);
+          const u32 pair =
+              pack2<Elem>(output_[i][j][2 * half] * inverse, output_[i][j][2 * half + 1] * inverse);
+          store_shared4(q_ + row * kRowBytes + swizzle<kChunks>(row, j) * 16 + lane() % 4 * 4,
+                        pair);
         }
       }
     }

@@ -33,9 +33,8 @@ extern "C" __global__ void __launch_bounds__(ROWS* ROW_THREADS)
   const float* type = type_table + static_cast<long long>(inside ? types[row] : 0) * D;
 
   NormRow<D, ROW_THREADS> values;
-  values.for_each([&](int column, Float8& v) {
-    v = add(load8(x + at + column), load8(delta + at + column));
-  });
+  values.for_each(
+      [&](int column, Float8& v) { v = add(load8(x + at + column), load8(delta + at + column)); });
   values.normalize(eps);
   values.for_each([&](int column, Float8& v) {
     v = scale_and_add(v, load8(weight + column), load8(type + column));

@@ -3,8 +3,8 @@
 //
 //! entry  gemm
 //! param  T      word  fp32 bf16 fp16             elements of a, w and out
-//! param  N      int   8..16777216 step 8         columns of out
-//! param  K      int   8..16777216 step 8         columns of a and w
+//! param  N      int   8..1048576 step 8          columns of out
+//! param  K      int   8..1048576 step 8          columns of a and w
 //! param  BIAS   word  no yes                     whether bias is added; else it is never read
 //! param  ACT    word  none relu gelu             gelu: exact, with erf
 //! param  BM     int   16..256 step 16            tile: rows of a block
@@ -42,8 +42,9 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
   const TilePosition tile = tile_position((rows + BM - 1) / BM, (N + BN - 1) / BN);
   const int m0 = tile.row_tile * BM, n0 = tile.column_tile * BN;
   const int tile_rows = min(BM, rows - m0);
-  const float* sums = product_tile<T, Shape, N, K, 1>(a + static_cast<long long>(m0) * K,
-                                                      tile_rows, w, n0, shared);
+  const float* sums =
+      product_tile<T, Shape, N, K, 1>(a + static_cast<long long>(m0) * K, tile_rows,
+                                      w + static_cast<long long>(n0) * K, n0, shared);
 
   const int column = threadIdx.x % kUnits * 8;
   if (N % BN != 0 && n0 + column >= N) return;

@@ -3,8 +3,8 @@
 //
 //! entry  gemm_geglu
 //! param  T      word  fp32 bf16 fp16             elements of a, w and out
-//! param  N      int   8..16777216 step 8         columns of out
-//! param  K      int   8..16777216 step 8         columns of a and w
+//! param  N      int   8..1048576 step 8          columns of out
+//! param  K      int   8..1048576 step 8          columns of a and w
 //! param  BM     int   16..256 step 16            tile: rows of a block
 //! param  BN     int   32..256 step 32            tile: columns of u and g together
 //! param  WM     int   16..128 step 16            tile: rows of a warp
@@ -27,15 +27,16 @@ using Shape = TileShape<BM, BN, WM, WN, STAGES>;
 extern "C" __global__ void __launch_bounds__(Shape::kThreads)
     gemm_geglu(const T* a, const T* w, T* out, int rows) {
   extern __shared__ __align__(128) unsigned char shared[];
-  constexpr int kColumns = BN / 2;     // of out
+  constexpr int kColumns = BN / 2;      // of out
   constexpr int kUnits = kColumns / 8;  // 8 columns of one row are one thread's work
   static_assert(Shape::kThreads % kUnits == 0, "a thread keeps its columns");
 
   const TilePosition tile = tile_position((rows + BM - 1) / BM, (N + kColumns - 1) / kColumns);
   const int m0 = tile.row_tile * BM, n0 = tile.column_tile * kColumns;
   const int tile_rows = min(BM, rows - m0);
-  const float* sums = product_tile<T, Shape, N, K, 2>(a + static_cast<long long>(m0) * K,
-                                                      tile_rows, w, n0, shared);
+  const float* sums =
+      product_tile<T, Shape, N, K, 2>(a + static_cast<long long>(m0) * K, tile_rows,
+                                      w + static_cast<long long>(n0) * K, n0, shared);
 
   const int column = threadIdx.x % kUnits * 8;
   if (N % kColumns != 0 && n0 + column >= N) return;

@@ -9,6 +9,7 @@
 //! param  BN         int   8..128 step 8          tile: columns of out
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
+//! param  SHARED     word  no yes                 yes: they share the rows of each tile
 //! param  STAGES     int   2..16                  slabs of 64 k in flight
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
@@ -17,7 +18,7 @@
 //! arg    out        ptr                          [rows, N] T
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
-// All pointers are aligned to 16 bytes; BM * BN <= 128 * 96.
+// All pointers are aligned to 16 bytes. BN <= 128; rows of one consumer times BN <= 128 * 96.
 // Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / BN) * CLUSTER, or fewer in multiples of
 // CLUSTER: best as many as there are multiprocessors; block.x = 128 * (CONSUMERS + 1).
 // Dynamic shared memory: STAGES * ((BM + 2 * BN) * 128 + 16) + CONSUMERS * 1024 * (b | 1) bytes,
@@ -25,16 +26,16 @@
 #include "fast_gelu.cuh"
 #include "product_sm90.cuh"
 
-using Shape = ProductShape<BM, BN, 2, CLUSTER, CONSUMERS, STAGES>;
+using Shape = ProductShape<BM, BN, 2, CLUSTER, CONSUMERS, SHARED, STAGES>;
 using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
 using Writer = WarpWriter<T, BN>;
 using Tiles = TileList<Shape, BN, N>;
 
 __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums, T* out,
-                                  const TilePosition& tile, int rows) {
+                                  int first_row, int first_column, int rows) {
 #pragma unroll
-  for (int i = 0; i < BM / 64; ++i) {
-    const int row = tile.row + i * 64 + threadIdx.x % 128 / 32 * 16;
+  for (int i = 0; i < Shape::kGroupRows / 64; ++i) {
+    const int row = first_row + i * 64 + threadIdx.x % 128 / 32 * 16;
 #pragma unroll
     for (int pass = 0; pass < Writer::kPasses; ++pass) {
 #pragma unroll
@@ -44,7 +45,7 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
         writer.put(block, pack2<T>(fast_gelu(u[0]) * g[0], fast_gelu(u[1]) * g[1]),
                    pack2<T>(fast_gelu(u[2]) * g[2], fast_gelu(u[3]) * g[3]));
       }
-      writer.store<N>(out, row, tile.column + pass * Writer::kBlocks * 8, rows);
+      writer.store<N>(out, row, first_column + pass * Writer::kBlocks * 8, rows);
     }
   }
 }
@@ -54,10 +55,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
                     T* out, int rows) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const u32 ring = shared_window_address(shared), staging = ring + STAGES * Shape::kSlotBytes;
-  Pipeline pipeline(ring, staging + CONSUMERS * 4 * Writer::kBytes);
+  Pipeline pipeline(ring, staging + CONSUMERS * 4 * Writer::kBytes, a, w);
   const Tiles tiles(rows);
-  const int group = threadIdx.x / 128;
-  if (group == CONSUMERS) {
+  if (threadIdx.x / 128 == CONSUMERS) {
     if constexpr (CONSUMERS == 2) shrink_registers<24>();
     if (threadIdx.x == CONSUMERS * 128) {
       let_next_kernel_start();
@@ -67,14 +67,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
   } else {
     if constexpr (CONSUMERS == 2) grow_registers<240>();
     const Writer writer(staging + threadIdx.x / 32 * Writer::kBytes);
-    Pipeline::Sums sums;
-    pipeline.skip(group);
-    TilePosition tile;
-    for (int index = group; tiles.get(index, tile); index += CONSUMERS) {
-      pipeline.multiply_tile(sums);
-      store_tile(writer, sums, out, tile, rows);
-      pipeline.skip(CONSUMERS - 1);
-    }
+    pipeline.consume(tiles, [&](const TilePosition& tile, int row, const Pipeline::Sums& sums) {
+      store_tile(writer, sums, out, row, tile.column, rows);
+    });
   }
   pipeline.finish();
 }

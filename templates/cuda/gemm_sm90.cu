@@ -12,6 +12,7 @@
 //! param  BN         int   8..256 step 8          tile: columns, divided by CLUSTER
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
+//! param  SHARED     word  no yes                 yes: they share the rows of each tile
 //! param  STAGES     int   2..16                  slabs of 64 k in flight
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
@@ -21,8 +22,8 @@
 //! arg    out        ptr                          [rows, N] T
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
-// All pointers are aligned to 16 bytes. With C = CLUSTER * BN columns of a tile, C <= 256 and
-// BM * C <= 128 * 192:
+// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: C <= 256; rows of one
+// consumer times C <= 128 * 192.
 // Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / C) * CLUSTER, or fewer in multiples of
 // CLUSTER: best as many as there are multiprocessors; block.x = 128 * (CONSUMERS + 1).
 // Dynamic shared memory: STAGES * ((BM + C) * 128 + 16) + CONSUMERS * 1024 * (b | 1) bytes, where
@@ -30,7 +31,7 @@
 #include "fast_gelu.cuh"
 #include "product_sm90.cuh"
 
-using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, STAGES>;
+using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, STAGES>;
 using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
 using Writer = WarpWriter<T, Shape::kColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
@@ -43,14 +44,15 @@ __device__ inline float finish(float x, float offset) {
 }
 
 __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums,
-                                  const float* bias, T* out, const TilePosition& tile, int rows) {
+                                  const float* bias, T* out, int first_row, int first_column,
+                                  int rows) {
   const int lane_column = threadIdx.x % 4 * 2;
 #pragma unroll
-  for (int i = 0; i < BM / 64; ++i) {
-    const int row = tile.row + i * 64 + threadIdx.x % 128 / 32 * 16;
+  for (int i = 0; i < Shape::kGroupRows / 64; ++i) {
+    const int row = first_row + i * 64 + threadIdx.x % 128 / 32 * 16;
 #pragma unroll
     for (int pass = 0; pass < Writer::kPasses; ++pass) {
-      const int column = tile.column + pass * Writer::kBlocks * 8;
+      const int column = first_column + pass * Writer::kBlocks * 8;
 #pragma unroll
       for (int block = 0; block < Writer::kBlocks; ++block) {
         const float* x = &sums[i][(pass * Writer::kBlocks + block) * 4];
@@ -71,10 +73,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
               const float* bias, T* out, int rows) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const u32 ring = shared_window_address(shared), staging = ring + STAGES * Shape::kSlotBytes;
-  Pipeline pipeline(ring, staging + CONSUMERS * 4 * Writer::kBytes);
+  Pipeline pipeline(ring, staging + CONSUMERS * 4 * Writer::kBytes, a, w);
   const Tiles tiles(rows);
-  const int group = threadIdx.x / 128;
-  if (group == CONSUMERS) {
+  if (threadIdx.x / 128 == CONSUMERS) {
     if constexpr (CONSUMERS == 2) shrink_registers<24>();
     if (threadIdx.x == CONSUMERS * 128) {
       let_next_kernel_start();
@@ -84,14 +85,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
   } else {
     if constexpr (CONSUMERS == 2) grow_registers<240>();
     const Writer writer(staging + threadIdx.x / 32 * Writer::kBytes);
-    Pipeline::Sums sums;
-    pipeline.skip(group);
-    TilePosition tile;
-    for (int index = group; tiles.get(index, tile); index += CONSUMERS) {
-      pipeline.multiply_tile(sums);
-      store_tile(writer, sums, bias, out, tile, rows);
-      pipeline.skip(CONSUMERS - 1);
-    }
+    pipeline.consume(tiles, [&](const TilePosition& tile, int row, const Pipeline::Sums& sums) {
+      store_tile(writer, sums, bias, out, row, tile.column, rows);
+    });
   }
   pipeline.finish();
 }

@@ -9,8 +9,8 @@
 
 #include "types.cuh"
 
-/// Four 8 x 8 matrices of 16-bit elements. Lane l gives the address of row l % 8 of matrix l / 8 and
-/// receives elements (g, 2t) and (g, 2t + 1) of each.
+/// Four 8 x 8 matrices of 16-bit elements. Lane l gives the address of row l % 8 of matrix l / 8
+/// and receives elements (g, 2t) and (g, 2t + 1) of each.
 __device__ inline void load_matrices(u32 (&r)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -23,10 +23,11 @@ __device__ inline void load_matrices_transposed(u32 (&r)[4], u32 address) {
                : "r"(address));
 }
 
-#define LAYA_MMA_16816(type)                                                        \
-  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, " \
-      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                               \
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                              \
+#define LAYA_MMA_16816(type)                                 \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type \
+      ".f32 {%0, %1, %2, %3}, "                              \
+      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"        \
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])       \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
 /// c += a * b.

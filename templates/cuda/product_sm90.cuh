@@ -1,8 +1,9 @@
 // The matrix product of gemm_sm90 and gemm_geglu_sm90, all but the epilogue: blocks stay for the
 // whole product and work through a list of tiles. One thread of the last warpgroup, the producer,
-// copies slabs of 64 k of both operands into a ring of slots; the consumers, the other warpgroups,
-// take tiles in turn, so that one multiplies while the other finishes and stores its tile. Slots
-// are filled and freed in the order of the tiles, which is all that keeps the consumers apart.
+// copies slabs of 64 k of both operands into a ring of slots. The consumers, the other warpgroups,
+// either take tiles in turn, so that one multiplies while the other finishes and stores its tile;
+// slots are filled and freed in the order of the tiles, which is all that keeps them apart. Or they
+// share the rows of each tile, which is faster where a block has one tile only.
 //
 // A cluster of blocks works on tiles below each other, in step: each block fetches its own rows of
 // a, and its share of w for all blocks of the cluster.
@@ -14,10 +15,14 @@
 #include "warp_writer.cuh"
 #include "wgmma.cuh"
 
-/// A tile is BM rows x PARTS * BN columns; w is fetched in PARTS boxes of BN rows.
-template <int BM, int BN, int PARTS, int CLUSTER, int CONSUMERS, int STAGES>
+/// A tile is BM rows x PARTS * BN columns; w is fetched in PARTS boxes of BN rows. SHARED:
+/// consumers share each tile.
+template <int BM, int BN, int PARTS, int CLUSTER, int CONSUMERS, bool SHARED, int STAGES>
 struct ProductShape {
-  static_assert(BM % 64 == 0, "a warpgroup multiplies 64 rows at a time");
+  static constexpr int kTurns = SHARED ? 1 : CONSUMERS;  ///< consumers that take tiles in turn
+  static constexpr int kSharers = CONSUMERS / kTurns;    ///< consumers of one tile
+  static constexpr int kGroupRows = BM / kSharers;       ///< rows of one consumer
+  static_assert(kGroupRows % 64 == 0, "a warpgroup multiplies 64 rows at a time");
   static_assert(BN % 8 == 0, "boxes of w begin at multiples of 1,024 bytes");
   static_assert(PARTS % CLUSTER == 0, "the blocks of a cluster fetch equally many parts of w");
   static constexpr int kRows = BM, kPartRows = BN, kParts = PARTS, kColumns = PARTS * BN;
@@ -64,15 +69,21 @@ template <class Elem, class Shape, int K, int SpinLimit>
 class ProductPipeline {
  public:
   static constexpr int kSlabs = (K + 63) / 64;
-  using Sums = float[Shape::kRows / 64][Shape::kColumns / 2];  ///< of one thread
+  using Sums = float[Shape::kGroupRows / 64][Shape::kColumns / 2];  ///< of one thread
 
   /// `shared`: kStages slots, aligned to 1,024 bytes; `barriers`: 16 * kStages bytes.
   /// All threads of the block; returns when the whole cluster is ready.
-  __device__ ProductPipeline(u32 shared, u32 barriers) : ring_(shared), full_(barriers) {
+  __device__ ProductPipeline(u32 shared, u32 barriers, const TensorMap& a, const TensorMap& w)
+      : ring_(shared), full_(barriers) {
+    if (threadIdx.x == 128) {
+      prefetch_map(a);
+      prefetch_map(w);
+    }
     if (threadIdx.x == 0) {
       for (int i = 0; i < Shape::kStages; ++i) {
         init_barrier(full(i), 1);
-        init_barrier(empty(i), 4 * Shape::kCluster);  // each warp of one consumer of each block
+        // Each warp that reads the slot, in each block.
+        init_barrier(empty(i), 4 * Shape::kSharers * Shape::kCluster);
       }
       publish_barriers();
     }
@@ -123,17 +134,31 @@ class ProductPipeline {
     }
   }
 
-  /// A consumer's turn: passes over the slots of `tiles` tiles.
-  __device__ void skip(int tiles) { advance(tiles * kSlabs); }
+  /// The work of one consumer, a warpgroup: `store_tile(tile, first_row, sums)` gets the sums of
+  /// the rows from first_row on.
+  template <class Tiles, class StoreTile>
+  __device__ void consume(const Tiles& tiles, const StoreTile& store_tile) {
+    const int group = threadIdx.x / 128;
+    const int turn = group % Shape::kTurns, row = group / Shape::kTurns * Shape::kGroupRows;
+    Sums sums;
+    TilePosition tile;
+    advance(turn * kSlabs);
+    for (int index = turn; tiles.get(index, tile); index += Shape::kTurns) {
+      multiply_tile(row, sums);
+      advance((Shape::kTurns - 1) * kSlabs);
+      store_tile(tile, tile.row + row, sums);
+    }
+  }
 
-  /// A consumer's work, one warpgroup: the product of the next tile in the ring.
-  __device__ void multiply_tile(Sums& sums) {
-    constexpr int kBlocks = Shape::kRows / 64;
+ private:
+  /// The product of the next tile in the ring, from `row` of the tile on.
+  __device__ void multiply_tile(int row, Sums& sums) {
+    constexpr int kBlocks = Shape::kGroupRows / 64;
     int last = 0;
 #pragma unroll 1
     for (int slab = 0; slab < kSlabs; ++slab, advance(1)) {
       wait_phase<SpinLimit>(full(slot_), parity_);
-      const u64 a = k_major_operand(slot_address());
+      const u64 a = k_major_operand(slot_address() + row * 128);
       const u64 w = k_major_operand(slot_address() + Shape::kBytesA);
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) pin(sums[i]);
@@ -159,10 +184,15 @@ class ProductPipeline {
     release(last);
   }
 
- private:
-  __device__ u32 full(int slot) const { return full_ + slot * 8; }
-  __device__ u32 empty(int slot) const { return full_ + (Shape::kStages + slot) * 8; }
-  __device__ u32 slot_address() const { return ring_ + slot_ * Shape::kSlotBytes; }
+  __device__ u32 full(int slot) const {
+    return full_ + slot * 8;
+  }
+  __device__ u32 empty(int slot) const {
+    return full_ + (Shape::kStages + slot) * 8;
+  }
+  __device__ u32 slot_address() const {
+    return ring_ + slot_ * Shape::kSlotBytes;
+  }
 
   __device__ void advance(int slabs) {
     const int next = slot_ + slabs;

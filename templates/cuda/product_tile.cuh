@@ -33,12 +33,12 @@ __device__ inline TilePosition tile_position(int row_tiles, int column_tiles) {
 /// w of `Parts` equal parts, N rows each, of which the tile takes kColumns / Parts rows: column c
 /// of the tile is row n0 + c % (kColumns / Parts) of part c / (kColumns / Parts). Rows of a from
 /// a_rows on and rows of a part from N - n0 on count as zeros. Both point at row starts: a at the
-/// tile's first row, w at the first row of the first part.
+/// tile's first row, w at row n0 of the first part.
 /// Shared memory: max(kStages * (kRows + kColumns) * 128, kRows * kPitch * 4) bytes.
 /// Returns the tile, visible to the whole block.
 template <class Elem, class Shape, int N, int K, int Parts>
-__device__ inline float* product_tile(const Elem* a, int a_rows, const Elem* w, int n0,
-                                      unsigned char* shared) {
+__device__ inline const float* product_tile(const Elem* a, int a_rows, const Elem* w, int n0,
+                                            unsigned char* shared) {
   constexpr int kSlab = kSlabBytes / sizeof(Elem);
   constexpr int kSlabs = (K + kSlab - 1) / kSlab;
   constexpr int kPartRows = Shape::kColumns / Parts;
@@ -49,55 +49,62 @@ __device__ inline float* product_tile(const Elem* a, int a_rows, const Elem* w, 
   const u32 ring = shared_address(shared);
   const auto slot = [&](int stage) { return ring + stage * (kBytesA + kBytesW); };
 
-  TileCopy<Shape::kRows, kSlabChunks, Shape::kThreads> copy_a;
-  TileCopy<Shape::kColumns, kSlabChunks, Shape::kThreads> copy_w;
+  constexpr long long kPitch = static_cast<long long>(K) * sizeof(Elem);
+  TileCopy<Shape::kRows, kSlabChunks, Shape::kThreads, kPitch> copy_a;
+  TileCopy<kPartRows, kSlabChunks, Shape::kThreads, kPitch> copy_w[Parts];
   const auto start = [&](int slab, u32 to) {
-    copy_a.start(to, [&](int row, int chunk) {
-      const int k = slab * kSlab + chunk * kChunk;
-      return Chunk{a + static_cast<long long>(row) * K + k, row < a_rows && (!kRaggedK || k < K)};
-    });
-    copy_w.start(to + kBytesA, [&](int row, int chunk) {
-      const int k = slab * kSlab + chunk * kChunk, n = n0 + row % kPartRows;
-      return Chunk{w + (static_cast<long long>(row / kPartRows) * N + n) * K + k,
-                   (!kRaggedN || n < N) && (!kRaggedK || k < K)};
-    });
+    const bool inside = !kRaggedK || slab * kSlab + copy_a.chunk() * kChunk < K;
+    copy_a.start(to, a + slab * kSlab, [&](int row) { return row < a_rows && inside; });
+#pragma unroll
+    for (int part = 0; part < Parts; ++part) {
+      copy_w[part].start(to + kBytesA + part * kPartRows * kSlabBytes,
+                         w + part * static_cast<long long>(N) * K + slab * kSlab,
+                         [&](int row) { return (!kRaggedN || n0 + row < N) && inside; });
+    }
   };
   const auto finish = [&](u32 to) {
     copy_a.finish(to);
-    copy_w.finish(to + kBytesA);
+#pragma unroll
+    for (int part = 0; part < Parts; ++part) {
+      copy_w[part].finish(to + kBytesA + part * kPartRows * kSlabBytes);
+    }
   };
 
-#pragma unroll
-  for (int stage = 0; stage < Shape::kStages - 1; ++stage) {
-    if (stage < kSlabs) {
-      start(stage, slot(stage));
-      finish(slot(stage));
+#pragma unroll 1
+  for (int slab = 0; slab < Shape::kStages; ++slab) {
+    if (slab < kSlabs) {
+      start(slab, slot(slab));
+      finish(slot(slab));
     }
     commit_copies();
   }
+  wait_for_copies<Shape::kStages - 1>();
+  __syncthreads();
 
   const int warp = threadIdx.x / 32;
   const int m = warp / (Shape::kColumns / Shape::kWarpColumns) * Shape::kWarpRows;
   const int n = warp % (Shape::kColumns / Shape::kWarpColumns) * Shape::kWarpColumns;
+  const auto slabs = [&](int stage) {
+    return Slabs{slot(stage) + m * kSlabBytes, slot(stage) + kBytesA + n * kSlabBytes};
+  };
   WarpTile<Elem, Shape::kWarpRows, Shape::kWarpColumns> sums;
-  int read = 0, write = Shape::kStages - 1;  // slots of the ring
+  int stage = 0, filling = -1;  // the slot that is read, and the one whose copy is not finished
 #pragma unroll 1
   for (int slab = 0; slab < kSlabs; ++slab) {
-    wait_for_copies<Shape::kStages - 2>();
-    __syncthreads();  // this slab has arrived, and no warp still reads the slot written next
-    const int next = slab + Shape::kStages - 1;
-    if (next < kSlabs) start(next, slot(write));
-    commit_copies();
-    sums.multiply(slot(read) + m * kSlabBytes, slot(read) + kBytesA + n * kSlabBytes);
-    if (next < kSlabs) finish(slot(write));
-    read = read + 1 == Shape::kStages ? 0 : read + 1;
-    write = write + 1 == Shape::kStages ? 0 : write + 1;
+    sums.multiply(slabs(stage), [&] {
+      if (filling >= 0) finish(slot(filling));
+      wait_for_copies<Shape::kStages - 2>();
+      __syncthreads();  // the next slab has arrived, and every warp has read this one
+      const bool more = slab + Shape::kStages < kSlabs;
+      if (more) start(slab + Shape::kStages, slot(stage));
+      commit_copies();
+      filling = more ? stage : -1;
+    });
+    stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
   }
-  wait_for_copies<0>();
-  __syncthreads();  // the ring's memory becomes the tile's
 
-  float* tile = reinterpret_cast<float*>(shared);
-  sums.store(tile + m * Shape::kPitch + n, Shape::kPitch);
+  // Nothing is on its way and every warp has read the ring: its memory becomes the tile's.
+  sums.store(ring + (m * Shape::kPitch + n) * 4, Shape::kPitch);
   __syncthreads();
-  return tile;
+  return reinterpret_cast<const float*>(shared);
 }

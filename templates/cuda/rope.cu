@@ -21,7 +21,7 @@
 extern "C" __global__ void __launch_bounds__(256)
     rope(T* qkv, const float* cos, const float* sin, const int* positions, int rows) {
   constexpr int kHalf = HEAD_DIM / 2;
-  constexpr int kHeadUnits = kHalf / 8;                // 8 columns of x1 and of x2 each
+  constexpr int kHeadUnits = kHalf / 8;              // 8 columns of x1 and of x2 each
   constexpr int kRowUnits = 2 * HEADS * kHeadUnits;  // q's heads, then k's
   const int first = blockIdx.x * ROWS;
   const int units = min(ROWS, rows - first) * kRowUnits;

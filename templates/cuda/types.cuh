@@ -20,7 +20,9 @@ constexpr bool kIsFp32 = false;
 template <>
 constexpr bool kIsFp32<fp32> = true;
 
-__device__ inline float to_fp32(fp32 value) { return value; }
+__device__ inline float to_fp32(fp32 value) {
+  return value;
+}
 __device__ inline float to_fp32(fp16 value) {
   float result;
   asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
@@ -70,7 +72,9 @@ struct Float8 {
   float v[8];
 };
 
-__device__ inline Float8 zero8() { return {{0, 0, 0, 0, 0, 0, 0, 0}}; }
+__device__ inline Float8 zero8() {
+  return {{0, 0, 0, 0, 0, 0, 0, 0}};
+}
 
 /// 8 elements from an address aligned to 16 bytes.
 __device__ inline Float8 load8(const fp32* from) {
@@ -78,20 +82,26 @@ __device__ inline Float8 load8(const fp32* from) {
   const float4 b = reinterpret_cast<const float4*>(from)[1];
   return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
 }
-__device__ inline float low_half(fp16, u32 pair) { return to_fp32(fp16{static_cast<u16>(pair)}); }
+__device__ inline float low_half(fp16, u32 pair) {
+  return to_fp32(fp16{static_cast<u16>(pair)});
+}
 __device__ inline float high_half(fp16, u32 pair) {
   return to_fp32(fp16{static_cast<u16>(pair >> 16)});
 }
-__device__ inline float low_half(bf16, u32 pair) { return __uint_as_float(pair << 16); }
-__device__ inline float high_half(bf16, u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+__device__ inline float low_half(bf16, u32 pair) {
+  return __uint_as_float(pair << 16);
+}
+__device__ inline float high_half(bf16, u32 pair) {
+  return __uint_as_float(pair & 0xffff0000u);
+}
 
 template <class Elem>
 __device__ inline Float8 load8(const Elem* from) {
   const uint4 raw = *reinterpret_cast<const uint4*>(from);
   const Elem tag{};
-  return {{low_half(tag, raw.x), high_half(tag, raw.x), low_half(tag, raw.y),
-           high_half(tag, raw.y), low_half(tag, raw.z), high_half(tag, raw.z),
-           low_half(tag, raw.w), high_half(tag, raw.w)}};
+  return {{low_half(tag, raw.x), high_half(tag, raw.x), low_half(tag, raw.y), high_half(tag, raw.y),
+           low_half(tag, raw.z), high_half(tag, raw.z), low_half(tag, raw.w),
+           high_half(tag, raw.w)}};
 }
 
 /// Rounds and stores 8 elements to an address aligned to 16 bytes.

@@ -11,42 +11,45 @@
 constexpr int kSlabBytes = 128;  ///< of one row
 constexpr int kSlabChunks = kSlabBytes / 16;
 
+/// Shared addresses of a warp's first rows in the slabs of both operands.
+struct Slabs {
+  u32 a, w;
+};
+
 /// 16-bit elements on tensor cores.
 template <class Elem, int WM, int WN>
 class WarpTile {
   static_assert(WM % 16 == 0 && WN % 16 == 0, "fragments are 16 x 16");
 
  public:
-  /// Adds the product of one slab. `a` and `w`: shared addresses of this warp's first rows.
-  __device__ void multiply(u32 a, u32 w) {
-    const int lane = threadIdx.x % 32;
-    // Lanes 0-15 address the lower 8 of 16 k, lanes 16-31 the upper 8 (of w: 8 rows each).
-    const u32 a_row = a + lane % 16 * kSlabBytes, w_row = w + (lane / 16 * 8 + lane % 8) * kSlabBytes;
-    const u32 a_chunk = swizzle<kSlabChunks>(lane, lane / 16) * 16;
-    const u32 w_chunk = swizzle<kSlabChunks>(lane, lane / 8 % 2) * 16;
-    Fragments fragments[2];  // the next step's are loaded while this step's are multiplied
-    load(fragments[0], a_row + a_chunk, w_row + w_chunk);
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      if (step + 1 < kSteps) {
-        const u32 flip = (step + 1) * 32;  // two chunks on, under the swizzle
-        load(fragments[(step + 1) % 2], a_row + (a_chunk ^ flip), w_row + (w_chunk ^ flip));
-      }
-      multiply(fragments[step % 2]);
+  /// Adds the product of one slab, and calls all_read() once between the last read of the slab and
+  /// the end of the arithmetic.
+  template <class AllRead>
+  __device__ void multiply(Slabs slabs, const AllRead& all_read) {
+    // Two steps at a time are enough code to keep the tensor cores busy; unrolling further only
+    // makes the compiler slow.
+#pragma unroll 1
+    for (int step = 0; step < kSteps; step += 2) {
+      Fragments even, odd;
+      load(even, slabs, step);
+      load(odd, slabs, step + 1);
+      if (step + 2 == kSteps) all_read();
+      multiply(even);
+      multiply(odd);
     }
   }
 
-  /// Writes the sums to `tile`, row-major with `pitch` floats a row.
-  __device__ void store(float* tile, int pitch) const {
+  /// Writes the sums to the shared address `tile`, row-major with `pitch` floats a row.
+  __device__ void store(u32 tile, int pitch) const {
     const int lane = threadIdx.x % 32;
-    float* corner = tile + lane / 4 * pitch + lane % 4 * 2;
+    const u32 corner = tile + (lane / 4 * pitch + lane % 4 * 2) * 4;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
-        float* at = corner + i * 16 * pitch + j * 8;
-        *reinterpret_cast<float2*>(at) = make_float2(sums_[i][j][0], sums_[i][j][1]);
-        *reinterpret_cast<float2*>(at + 8 * pitch) = make_float2(sums_[i][j][2], sums_[i][j][3]);
+        const u32 at = corner + (i * 16 * pitch + j * 8) * 4;
+        store_shared8(at, sums_[i][j][0], sums_[i][j][1]);
+        store_shared8(at + 8 * pitch * 4, sums_[i][j][2], sums_[i][j][3]);
       }
     }
   }
@@ -60,7 +63,14 @@ class WarpTile {
     u32 w[kColumns / 2][4];  // two column fragments each
   };
 
-  __device__ static void load(Fragments& f, u32 a, u32 w) {
+  __device__ static void load(Fragments& f, Slabs slabs, int step) {
+    const int lane = threadIdx.x % 32;
+    // Lanes 0-15 address 16 rows of a at the lower 8 of 16 k, lanes 16-31 at the upper 8. Of w it
+    // is 8 rows at the lower and at the upper 8 k, then 8 more rows. A step is two chunks on.
+    const u32 a =
+        slabs.a + lane % 16 * kSlabBytes + (swizzle<kSlabChunks>(lane, lane / 16) * 16 ^ step * 32);
+    const u32 w = slabs.w + (lane / 16 * 8 + lane % 8) * kSlabBytes +
+                  (swizzle<kSlabChunks>(lane, lane / 8 % 2) * 16 ^ step * 32);
 #pragma unroll
     for (int i = 0; i < kRows; ++i) load_matrices(f.a[i], a + i * 16 * kSlabBytes);
 #pragma unroll
@@ -86,18 +96,19 @@ class WarpTile {
 template <int WM, int WN>
 class WarpTile<fp32, WM, WN> {
  public:
-  __device__ void multiply(u32 a, u32 w) {
+  template <class AllRead>
+  __device__ void multiply(Slabs slabs, const AllRead& all_read) {
     const int y = threadIdx.x % 32 / 8, x = threadIdx.x % 8;
 #pragma unroll 1
     for (int chunk = 0; chunk < kSlabChunks; ++chunk) {
       float4 right[kColumns];
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
-        right[j] = load_chunk(w, x + 8 * j, chunk);
+        right[j] = load_chunk(slabs.w, x + 8 * j, chunk);
       }
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        const float4 left = load_chunk(a, y + 4 * i, chunk);
+        const float4 left = load_chunk(slabs.a, y + 4 * i, chunk);
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) {
           float& sum = sums_[i][j];
@@ -108,14 +119,17 @@ class WarpTile<fp32, WM, WN> {
         }
       }
     }
+    all_read();
   }
 
-  __device__ void store(float* tile, int pitch) const {
+  __device__ void store(u32 tile, int pitch) const {
     const int y = threadIdx.x % 32 / 8, x = threadIdx.x % 8;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) tile[(y + 4 * i) * pitch + x + 8 * j] = sums_[i][j];
+      for (int j = 0; j < kColumns; ++j) {
+        store_shared4(tile + ((y + 4 * i) * pitch + x + 8 * j) * 4, __float_as_uint(sums_[i][j]));
+      }
     }
   }
 
