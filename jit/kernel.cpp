@@ -3,8 +3,6 @@
 namespace laya::jit {
 namespace {
 
-constexpr size_t kMaxArgs = 64;
-
 tl::unexpected<Error> bad_args(const Kernel& kernel, std::string what) {
   return fail(ErrorKind::kBadInput, "launch of " + kernel.name() + ": " + std::move(what));
 }
@@ -13,11 +11,11 @@ tl::unexpected<Error> bad_args(const Kernel& kernel, std::string what) {
 
 Result<void> Kernel::launch_args(Stream& stream, const LaunchShape& shape,
                                  std::span<const ArgRef> args) const {
-  if (args.size() != signature_.size() || args.size() > kMaxArgs) {
+  if (args.size() != signature_.size() || args.size() > kMaxLaunchArgs) {
     return bad_args(*this, std::to_string(args.size()) + " arguments given, " +
                                std::to_string(signature_.size()) + " expected");
   }
-  void* values[kMaxArgs];
+  void* values[kMaxLaunchArgs];
   for (size_t i = 0; i < args.size(); ++i) {
     const ArgDecl& decl = signature_[i];
     if (args[i].bytes != static_cast<uint32_t>(size_of(decl.kind))) {

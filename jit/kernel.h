@@ -26,6 +26,9 @@ struct LaunchShape {
   uint32_t dynamic_shared_bytes = 0;
 };
 
+/// Most arguments of a kernel.
+constexpr size_t kMaxLaunchArgs = 64;
+
 /// Address and size in bytes of one argument's value.
 struct ArgRef {
   const void* value;

@@ -184,10 +184,9 @@ void laya_kernel_free(laya_kernel* kernel) {
 laya_status laya_kernel_launch(const laya_kernel* kernel, laya_stream* stream,
                                const laya_launch_shape* shape, const laya_arg* args,
                                size_t arg_count, char** error) {
-  constexpr size_t kMaxArgs = 64;
-  jit::ArgRef refs[kMaxArgs];
+  jit::ArgRef refs[jit::kMaxLaunchArgs];
   return guarded(error, [&]() -> Result<void> {
-    if (arg_count > kMaxArgs) {
+    if (arg_count > jit::kMaxLaunchArgs) {
       return laya::fail(ErrorKind::kBadInput, "more than 64 arguments");
     }
     for (size_t i = 0; i < arg_count; ++i) refs[i] = {args[i].value, args[i].bytes};

@@ -353,6 +353,26 @@ Result<int> Driver::occupancy(CUctx_st* context, CUkern_st* kernel, int threads,
   return blocks;
 }
 
+Result<void> Driver::encode_map(TensorMapBytes& map, const TensorMapShape& shape, void* data,
+                                int64_t rows) const {
+  static_assert(sizeof(TensorMapBytes) == sizeof(CUtensorMap));
+  const bool is_wide = shape.dtype == "fp32";
+  const CUtensorMapDataType type = is_wide                 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+                                   : shape.dtype == "bf16" ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                                           : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  // The driver counts dimensions from the innermost one.
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(shape.columns),
+                                static_cast<cuuint64_t>(rows)};
+  const cuuint64_t row_bytes[] = {static_cast<cuuint64_t>(shape.columns) * (is_wide ? 4 : 2)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(shape.box_columns),
+                            static_cast<cuuint32_t>(shape.box_rows)};
+  const cuuint32_t steps[] = {1, 1};
+  LAYA_CU(cuTensorMapEncodeTiled, reinterpret_cast<CUtensorMap*>(&map), type, 2, data, extents,
+          row_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return {};
+}
+
 Result<void> Driver::launch(CUctx_st* context, CUstream_st* stream, CUkern_st* kernel,
                             const LaunchShape& shape, void* const* values) const {
   const CurrentContext current(table_, context);

@@ -35,6 +35,11 @@ struct DeviceInfo {
   int64_t block_shared = 0;  ///< most shared bytes that one block can have
 };
 
+/// A CUtensorMap.
+struct alignas(64) TensorMapBytes {
+  unsigned char bytes[128];
+};
+
 /// Destroys what the driver made. Does nothing in a process forked after the driver was opened,
 /// where its handles mean nothing; ignores errors, such as those of a driver that is shutting down.
 struct Destroy {
@@ -102,6 +107,9 @@ class Driver {
   Result<void> allow_shared(int ordinal, CUkern_st* kernel, int64_t bytes) const;
   Result<int> occupancy(CUctx_st* context, CUkern_st* kernel, int threads,
                         size_t dynamic_shared_bytes) const;
+  /// Writes the tensor map of a matrix of `rows` rows at device address `data` to `map`.
+  Result<void> encode_map(TensorMapBytes& map, const TensorMapShape& shape, void* data,
+                          int64_t rows) const;
   /// Takes no lock of ours and allocates nothing.
   Result<void> launch(CUctx_st* context, CUstream_st* stream, CUkern_st* kernel,
                       const LaunchShape& shape, void* const* values) const;

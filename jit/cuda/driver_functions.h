@@ -42,9 +42,10 @@
   X(cuLaunchKernel, "cuLaunchKernel")
 
 // Since CUDA 12.0. All or none of them are there.
-#define LAYA_CUDA_OPTIONAL(X)                   \
-  X(cuLibraryLoadData, "cuLibraryLoadData")     \
-  X(cuLibraryUnload, "cuLibraryUnload")         \
-  X(cuLibraryGetKernel, "cuLibraryGetKernel")   \
-  X(cuKernelGetFunction, "cuKernelGetFunction") \
-  X(cuKernelSetAttribute, "cuKernelSetAttribute")
+#define LAYA_CUDA_OPTIONAL(X)                     \
+  X(cuLibraryLoadData, "cuLibraryLoadData")       \
+  X(cuLibraryUnload, "cuLibraryUnload")           \
+  X(cuLibraryGetKernel, "cuLibraryGetKernel")     \
+  X(cuKernelGetFunction, "cuKernelGetFunction")   \
+  X(cuKernelSetAttribute, "cuKernelSetAttribute") \
+  X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled")

@@ -1,4 +1,5 @@
 // A kernel loaded from a cubin: usable on every GPU of the process that its code fits.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -15,6 +16,7 @@ namespace {
 
 /// More dynamic shared memory than this has to be asked for once per kernel and device.
 constexpr uint32_t kPlainShared = 48 * 1024;
+constexpr size_t kMaxMaps = 4;
 
 std::string shape_text(const LaunchShape& shape) {
   const auto extent = [](const Dim3& d) {
@@ -35,7 +37,10 @@ class CudaKernel final : public Kernel {
         driver_(driver),
         target_(std::move(request.target)),
         library_(std::move(library)),
-        kernel_(kernel) {}
+        kernel_(kernel),
+        has_maps_(std::any_of(signature().begin(), signature().end(),
+                              [](const ArgDecl& arg) { return arg.kind == ArgKind::kTensorMap; })) {
+  }
 
   Result<int> occupancy(int threads, uint32_t dynamic_shared_bytes) const override;
 
@@ -57,6 +62,8 @@ class CudaKernel final : public Kernel {
   enum Readiness : uint8_t { kNothing, kLoaded, kLargeShared };
 
   Result<void> make_ready(const CudaDevice& device, Readiness wanted) const;
+  Result<void> launch_with_maps(const CudaDevice& device, const CudaStream& queue,
+                                const LaunchShape& shape, void* const* values) const;
   tl::unexpected<Error> not_launched(const CudaDevice& device, const LaunchShape& shape,
                                      Error error) const;
 
@@ -64,6 +71,7 @@ class CudaKernel final : public Kernel {
   const Target target_;
   const std::shared_ptr<CUlib_st> library_;  // graphs share it
   CUkern_st* const kernel_;
+  const bool has_maps_;       // some arguments are tensor maps
   mutable std::mutex mutex_;  // held while making ready
   mutable std::array<std::atomic<Readiness>, kMaxDevices> ready_{};
 };
@@ -101,6 +109,27 @@ tl::unexpected<Error> CudaKernel::not_launched(const CudaDevice& device, const L
                      std::move(error));
 }
 
+/// Turns the pointers given for tensor maps into maps: the kernel gets these 128 bytes by value.
+Result<void> CudaKernel::launch_with_maps(const CudaDevice& device, const CudaStream& queue,
+                                          const LaunchShape& shape, void* const* values) const {
+  std::array<TensorMapBytes, kMaxMaps> maps;
+  std::array<void*, kMaxLaunchArgs> patched;
+  size_t count = 0;
+  for (size_t i = 0; i < signature().size(); ++i) {
+    patched[i] = values[i];
+    const ArgDecl& arg = signature()[i];
+    if (arg.kind != ArgKind::kTensorMap) continue;
+    if (count == kMaxMaps) return fail(ErrorKind::kBadSpec, "more than 4 tensor maps");
+    const int64_t rows = arg.map.rows_arg < 0
+                             ? arg.map.rows
+                             : *static_cast<const int32_t*>(values[arg.map.rows_arg]);
+    void* const data = *static_cast<void* const*>(values[i]);
+    LAYA_TRY(driver_.encode_map(maps[count], arg.map, data, rows));
+    patched[i] = &maps[count++];
+  }
+  return driver_.launch(device.context(), queue.handle(), kernel_, shape, patched.data());
+}
+
 Result<void> CudaKernel::do_launch(Stream& stream, const LaunchShape& shape,
                                    void* const* values) const {
   if (stream.device().target().backend != Backend::kCuda) {
@@ -110,7 +139,10 @@ Result<void> CudaKernel::do_launch(Stream& stream, const LaunchShape& shape,
   auto& queue = static_cast<CudaStream&>(stream);
   const CudaDevice& device = queue.cuda_device();
   auto done = prepare(device, shape.dynamic_shared_bytes);
-  if (done) done = driver_.launch(device.context(), queue.handle(), kernel_, shape, values);
+  if (done) {
+    done = has_maps_ ? launch_with_maps(device, queue, shape, values)
+                     : driver_.launch(device.context(), queue.handle(), kernel_, shape, values);
+  }
   if (!done) return not_launched(device, shape, std::move(done).error());
   queue.note_launch(library_);
   return {};
