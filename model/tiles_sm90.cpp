@@ -42,32 +42,40 @@ int64_t stage_bytes(const ProductTile& t) {
 /// As many as there is room for; more than the work of all consumers' tiles are of no use.
 int64_t stages(const Product& p, const ProductTile& t) {
   const int64_t room = (kSharedBytes - staging_bytes(p, t)) / stage_bytes(t);
-  return std::clamp<int64_t>(p.slabs() * t.consumers, 2, std::min(room, kMostStages));
+  const int64_t useful = p.slabs() * (t.shared ? 1 : t.consumers);
+  return std::clamp<int64_t>(useful, 2, std::min(room, kMostStages));
 }
 
-/// Estimated time of the product in cycles, good enough to rank tiles: the slowest of tensor cores,
-/// shared memory and the way from the L2 cache, times the tiles of the busiest multiprocessor.
+/// Estimated time of the product in cycles, good enough to rank tiles. A tile takes the slowest of
+/// tensor cores, shared memory and the way from the L2 cache; storing it is hidden behind the next
+/// tile if consumers take turns.
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   constexpr double kStart = 1500, kSharedRate = 128, kL2Rate = 40;  // cycles; bytes per cycle
+  const double store_value = p.parts == 2 ? 25 : 10;                // cycles for a thread's value
   const auto bm = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
   const double multiply = bm / 64 * 4 * std::max(columns / 2, 24.0);
   const double shared = (bm / 64 * 4 * (2048 + columns * 32) + (bm + columns) * 128) / kSharedRate;
   const double l2 = (bm + columns / static_cast<double>(t.cluster)) * 128 / kL2Rate;
-  const auto tile = static_cast<double>(p.slabs()) * std::max({multiply, shared, l2});
+  const double product = static_cast<double>(p.slabs()) * std::max({multiply, shared, l2});
+  const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_value /
+                       static_cast<double>(t.shared ? t.consumers : 1);
   const int64_t blocks = ceil_div(rows, t.rows * t.cluster) * t.cluster * p.column_tiles(t);
-  const double store = bm * static_cast<double>(p.out_columns(t)) / 16;
-  return kStart + store + tile * static_cast<double>(ceil_div(blocks, kProcessors));
+  const auto rounds = static_cast<double>(ceil_div(blocks, kProcessors));
+  const bool is_hidden = t.consumers > 1 && !t.shared;
+  return kStart + rounds * product + (is_hidden ? 1 : rounds) * store;
 }
 
+/// At most 192 registers of a thread hold sums.
 std::vector<ProductTile> candidates(const Product& p) {
   std::vector<ProductTile> result;
-  for (const int64_t columns : {8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192}) {
+  for (int64_t columns = 8; columns <= 256; columns += columns < 32 ? 8 : 16) {
     if (columns % (8 * p.parts) != 0) continue;
-    const int64_t consumers = columns <= 64 ? 1 : 2;
-    result.push_back({64, columns, 1, consumers});
+    result.push_back({64, columns, 1, columns <= 64 ? 1 : 2, false});
     if (columns < 64) continue;
-    result.push_back({128, columns, 1, 2});
-    if (columns % 16 == 0) result.push_back({128, columns, 2, 2});
+    for (const int64_t cluster : {1, 2}) {
+      result.push_back({128, columns, cluster, 2, true});
+      if (columns <= 192) result.push_back({128, columns, cluster, 2, false});
+    }
   }
   return result;
 }
@@ -83,14 +91,10 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   std::vector<Tile> tiles;
   ProductTile last{};
   for (const int64_t rows : kRows) {
-    ProductTile best{};
-    double best_cycles = std::numeric_limits<double>::max();
-    for (const ProductTile& t : candidates(p)) {
-      const double cycles = estimated_cycles(p, t, rows);
-      if (cycles < best_cycles) best = t, best_cycles = cycles;
-    }
+    const ProductTile best = ranked_product_tiles(base, rows).front();
     const bool is_first = tiles.empty();
-    if (is_first || estimated_cycles(p, last, rows) > best_cycles * kWorthAnotherKernel) {
+    if (is_first || estimated_cycles(p, last, rows) >
+                        estimated_cycles(p, best, rows) * kWorthAnotherKernel) {
       tiles.push_back(product_tile(base, best, is_first ? kAnyRows : rows));
       last = best;
     }
@@ -120,10 +124,24 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max
   rule.max_blocks = kProcessors;
   const int64_t box = p.parts == 2 ? t.columns / 2 : t.columns / t.cluster;
   return {max_rows,
-          {param("BM", t.rows), param("BN", box), param("CLUSTER", t.cluster),
-           param("CONSUMERS", t.consumers), param("STAGES", stage_count), param("SPIN_LIMIT", 0)},
+          {param("BM", t.rows),
+           param("BN", box),
+           param("CLUSTER", t.cluster),
+           param("CONSUMERS", t.consumers),
+           {"SHARED", jit::ParamValue{std::string(t.shared ? "yes" : "no")}},
+           param("STAGES", stage_count),
+           param("SPIN_LIMIT", 0)},
           rule,
           base.template_name() + "_sm90"};
+}
+
+std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64_t rows) {
+  const Product p = product_of(base);
+  std::vector<ProductTile> tiles = candidates(p);
+  std::stable_sort(tiles.begin(), tiles.end(), [&](const ProductTile& x, const ProductTile& y) {
+    return estimated_cycles(p, x, rows) < estimated_cycles(p, y, rows);
+  });
+  return tiles;
 }
 
 Tile attention_sm90_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys,

@@ -10,10 +10,14 @@ namespace laya::model {
 /// The tile of gemm_sm90 and gemm_geglu_sm90. `columns` counts rows of w: of a geglu tile, u and g.
 struct ProductTile {
   int64_t rows, columns, cluster, consumers;
+  bool shared;  ///< the consumers share each tile; else they take tiles in turn
 };
 
 /// `base` names gemm or gemm_geglu; the template of the tile is its sm90 version.
 Tile product_tile(const jit::KernelSpec& base, const ProductTile& tile, int64_t max_rows);
+
+/// All tiles that product_tile() accepts, the one that should be fastest for `rows` rows first.
+std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64_t rows);
 
 /// The tile of attention_sm90 with `queries` queries and blocks of `keys` keys. For one operation
 /// all tiles must have the same `keys`: the results depend on it.

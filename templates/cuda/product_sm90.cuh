@@ -184,15 +184,9 @@ class ProductPipeline {
     release(last);
   }
 
-  __device__ u32 full(int slot) const {
-    return full_ + slot * 8;
-  }
-  __device__ u32 empty(int slot) const {
-    return full_ + (Shape::kStages + slot) * 8;
-  }
-  __device__ u32 slot_address() const {
-    return ring_ + slot_ * Shape::kSlotBytes;
-  }
+  __device__ u32 full(int slot) const { return full_ + slot * 8; }
+  __device__ u32 empty(int slot) const { return full_ + (Shape::kStages + slot) * 8; }
+  __device__ u32 slot_address() const { return ring_ + slot_ * Shape::kSlotBytes; }
 
   __device__ void advance(int slabs) {
     const int next = slot_ + slabs;

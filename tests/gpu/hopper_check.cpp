@@ -1,10 +1,12 @@
 // Checks and times the Hopper templates on a GPU: a program for people, not a test of CTest.
 //
 //   hopper_check [--check] [--bench] [--only gemm|geglu|attention] [--dtype bf16|fp16]
-//                [--rows R] [--shape N,K] [--tile ROWS,COLUMNS,CLUSTER,CONSUMERS] [--spin LIMIT]
+//                [--rows R] [--shape N,K] [--tile ROWS,COLUMNS,CLUSTER,CONSUMERS,SHARED]
+//                [--sweep COUNT] [--spin LIMIT]
 //
 // Without --check and --bench it does both. A part that hangs is ended after 30 seconds; --spin
 // makes a kernel that waits in vain trap instead (a few million tries are a second).
+// --sweep times the COUNT tiles that should be fastest instead of the chosen one.
 // Results are compared with products in double; outputs begin as NaN and are surrounded by guards.
 #include <signal.h>
 
@@ -59,6 +61,8 @@ Flags parse(int argc, char** argv) {
       flags.rows = std::stoll(value());
     else if (name == "--spin")
       flags.spin = std::stoll(value());
+    else if (name == "--sweep")
+      flags.sweep = std::stoll(value());
     else if (name == "--dtype")
       flags.dtype = must(model::parse_dtype(value()));
     else

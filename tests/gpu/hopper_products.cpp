@@ -34,28 +34,41 @@ std::string tile_text(const model::Variant& variant) {
   for (const char* name : {"BM", "BN", "CLUSTER", "CONSUMERS", "STAGES"}) {
     text += (text.empty() ? "" : ",") + std::to_string(model::int_param(variant.spec, name));
   }
+  if (model::word_param(variant.spec, "SHARED") == "yes") text += ",shared";
   return text;
+}
+
+jit::KernelSpec base_of(const ProductCase& c, const Flags& flags) {
+  static const char* const kActs[] = {"none", "relu", "gelu"};
+  jit::KernelSpec spec(c.is_geglu ? "gemm_geglu" : "gemm", {jit::Backend::kCuda, "sm_90a"});
+  spec.set("T", to_string(flags.dtype)).set("N", c.n).set("K", c.k);
+  if (c.is_geglu) return spec;
+  return spec.set("BIAS", c.bias ? "yes" : "no").set("ACT", kActs[static_cast<int>(c.act)]);
 }
 
 /// The Hopper variants of a product, or the one that --tile asks for.
 std::vector<model::Variant> variants_of(const ProductCase& c, const Flags& flags) {
-  const jit::Target target{jit::Backend::kCuda, "sm_90a"};
-  const jit::KernelSpec base = [&] {
-    jit::KernelSpec spec(c.is_geglu ? "gemm_geglu" : "gemm", target);
-    spec.set("T", to_string(flags.dtype)).set("N", c.n).set("K", c.k);
-    static const char* const kActs[] = {"none", "relu", "gelu"};
-    if (!c.is_geglu) {
-      spec.set("BIAS", c.bias ? "yes" : "no").set("ACT", kActs[static_cast<int>(c.act)]);
-    }
-    return spec;
-  }();
-  std::vector<model::Tile> tiles = model::sm90_tiles(base);
-  if (!flags.tile.empty()) {
-    long v[4] = {};
-    if (sscanf(flags.tile.c_str(), "%ld,%ld,%ld,%ld", &v[0], &v[1], &v[2], &v[3]) != 4) {
-      die("--tile needs four numbers");
-    }
-    tiles = {model::product_tile(base, {v[0], v[1], v[2], v[3]}, INT64_MAX)};
+  const jit::KernelSpec base = base_of(c, flags);
+  if (flags.tile.empty()) return to_variants(base, model::sm90_tiles(base), flags);
+  long v[5] = {};
+  if (sscanf(flags.tile.c_str(), "%ld,%ld,%ld,%ld,%ld", &v[0], &v[1], &v[2], &v[3], &v[4]) != 5) {
+    die("--tile needs five numbers");
+  }
+  const model::ProductTile tile{v[0], v[1], v[2], v[3], v[4] != 0};
+  return to_variants(base, {model::product_tile(base, tile, INT64_MAX)}, flags);
+}
+
+/// What to time: the variant that the model would use, or what --sweep asks for.
+std::vector<model::Variant> timed_variants(const ProductCase& c, int64_t rows, const Flags& flags) {
+  std::vector<model::Variant> all = variants_of(c, flags);
+  if (flags.sweep == 0) {
+    return {*std::find_if(all.begin(), all.end(), [&](auto& v) { return rows <= v.max_rows; })};
+  }
+  const jit::KernelSpec base = base_of(c, flags);
+  std::vector<model::Tile> tiles;
+  for (const model::ProductTile& tile : model::ranked_product_tiles(base, rows)) {
+    if (static_cast<int64_t>(tiles.size()) == flags.sweep) break;
+    tiles.push_back(model::product_tile(base, tile, INT64_MAX));
   }
   return to_variants(base, tiles, flags);
 }
@@ -158,61 +171,69 @@ void check_product(const Gpu& gpu, const ProductCase& c, int64_t rows, const Fla
     const double error = run.error(out);
     const bool same = run.output(variant) == out, equal = first.empty() || first == out;
     if (first.empty()) first = out;
-    std::printf("%-24s rows %-6ld tile %-16s error %.2e%s%s%s\n", c.name().c_str(), rows,
+    std::printf("%-24s rows %-6ld tile %-22s error %.2e%s%s%s\n", c.name().c_str(), rows,
                 tile_text(variant).c_str(), error, error > limit ? "  WRONG" : "",
                 same ? "" : "  DIFFERS BETWEEN RUNS", equal ? "" : "  differs from first tile");
     std::fflush(stdout);
   }
 }
 
-/// Times the variant for these rows beside cuBLASLt without epilogue; several sets of buffers, so
-/// that weights come from where they come from in a model.
+/// Microseconds of one product: with buffers that change, and with the same ones again and again.
+struct Times {
+  double cold = 0, hot = 0;
+};
+
+/// Several sets of buffers, so that weights come from where they come from in a model.
+struct ProductBuffers {
+  std::vector<Buffer> a, w, out;
+
+  explicit ProductBuffers(const ProductRun& run) {
+    const auto out_bytes = static_cast<size_t>(run.rows * run.c.w_rows() * 2);  // of cuBLASLt
+    const size_t set = run.a.bytes() + run.w.bytes() + out_bytes;
+    for (size_t i = 0; i < std::clamp<size_t>(kManyBytes / set, 1, 100); ++i) {
+      a.push_back(run.gpu.upload(run.a.bits.data(), run.a.bytes()));
+      w.push_back(run.gpu.upload(run.w.bits.data(), run.w.bytes()));
+      out.push_back(run.gpu.allocate(out_bytes));
+    }
+  }
+
+  /// `launch(a, w, out)` queues one product.
+  Times time(const ProductRun& run, const std::function<void(void*, void*, void*)>& launch) const {
+    const int count = run.rows >= 16384 ? 10 : 100;
+    const auto time_with = [&](size_t sets) {
+      return run.gpu.time_us(count, [&](int i) {
+        const size_t j = static_cast<size_t>(i) % sets;
+        launch(a[j].data(), w[j].data(), out[j].data());
+      });
+    };
+    return {time_with(a.size()), time_with(1)};
+  }
+};
+
 void bench_product(Gpu& gpu, const ProductCase& c, int64_t rows, const Flags& flags) {
   alarm(30);
   const ProductRun run(gpu, c, rows, flags.dtype);
-  const size_t a_bytes = run.a.bytes(), w_bytes = run.w.bytes();
-  const size_t blas_bytes = static_cast<size_t>(rows * c.w_rows() * 2);
-  const size_t set = a_bytes + w_bytes + blas_bytes;
-  const int sets = static_cast<int>(std::clamp<size_t>(kManyBytes / set, 1, 100));
-  std::vector<Buffer> as, ws, outs;
-  for (int i = 0; i < sets; ++i) {
-    as.push_back(gpu.upload(run.a.bits.data(), a_bytes));
-    ws.push_back(gpu.upload(run.w.bits.data(), w_bytes));
-    outs.push_back(gpu.allocate(blas_bytes));
-  }
-  const int count = rows >= 16384 ? 10 : 100;
-  const double flops = 2.0 * static_cast<double>(rows * c.w_rows() * c.k);
-  double blas_us = 0, blas_hot_us = 0;
-  const bool is_bf16 = flags.dtype == DType::kBF16;
-  if (gpu.blas && gpu.blas->plan(is_bf16, rows, c.w_rows(), c.k)) {
-    const auto time = [&](int used) {
-      return gpu.time_us(count, [&](int i) {
-        const auto j = static_cast<size_t>(i % used);
-        if (!gpu.blas->run(as[j].data(), ws[j].data(), outs[j].data(), gpu.handle())) {
-          die("cublasLtMatmul fails");
-        }
-      });
-    };
-    blas_us = time(sets);
-    blas_hot_us = time(1);
-  }
-  const std::vector<model::Variant> variants = variants_of(c, flags);
-  const auto chosen = std::find_if(variants.begin(), variants.end(),
-                                   [&](const auto& v) { return rows <= v.max_rows; });
-  const auto kernel = must(gpu.engine->kernel(chosen->spec));
-  const auto time = [&](int used) {
-    return gpu.time_us(count, [&](int i) {
-      const auto j = static_cast<size_t>(i % used);
-      run.launch(*kernel, chosen->rule, as[j].data(), ws[j].data(), outs[j].data());
+  const ProductBuffers buffers(run);
+  Times blas;
+  if (gpu.blas && gpu.blas->plan(flags.dtype == DType::kBF16, rows, c.w_rows(), c.k)) {
+    blas = buffers.time(run, [&](void* a, void* w, void* out) {
+      if (!gpu.blas->run(a, w, out, gpu.handle())) die("cublasLtMatmul fails");
     });
-  };
-  const double us = time(sets), hot_us = time(1);
-  std::printf(
-      "%-24s rows %-6ld tile %-16s %8.2f us %4.0f TFLOP/s | cublas %8.2f us %4.0f | "
-      "ratio %.3f (hot %.2f us, %.3f)\n",
-      c.name().c_str(), rows, tile_text(*chosen).c_str(), us, flops / us * 1e-6, blas_us,
-      blas_us > 0 ? flops / blas_us * 1e-6 : 0.0, blas_us / us, hot_us, blas_hot_us / hot_us);
-  std::fflush(stdout);
+  }
+  const double mega_flops = 2e-6 * static_cast<double>(rows * c.w_rows() * c.k);
+  for (const model::Variant& variant : timed_variants(c, rows, flags)) {
+    alarm(30);
+    const auto kernel = must(gpu.engine->kernel(variant.spec));
+    const Times own = buffers.time(
+        run, [&](void* a, void* w, void* out) { run.launch(*kernel, variant.rule, a, w, out); });
+    std::printf(
+        "%-24s rows %-6ld tile %-22s %8.2f us %4.0f TFLOP/s | cublas %8.2f us %4.0f | "
+        "ratio %.3f | hot %.2f us, %.3f\n",
+        c.name().c_str(), rows, tile_text(variant).c_str(), own.cold, mega_flops / own.cold,
+        blas.cold, blas.cold > 0 ? mega_flops / blas.cold : 0.0, blas.cold / own.cold, own.hot,
+        blas.hot / own.hot);
+    std::fflush(stdout);
+  }
 }
 
 const std::vector<ProductCase>& product_cases() {
@@ -240,14 +261,20 @@ void run_products(Gpu& gpu, const Flags& flags) {
   if (one && cases.empty()) {
     cases.push_back({flags.only == "geglu", n, k, false, Activation::kNone});
   }
-  std::vector<jit::KernelSpec> specs;
-  for (const ProductCase& c : cases) {
-    for (const model::Variant& variant : variants_of(c, flags)) specs.push_back(variant.spec);
-  }
-  warm(gpu, specs);
   const auto rows_of = [&](std::vector<int64_t> rows) {
     return flags.rows > 0 ? std::vector<int64_t>{flags.rows} : std::move(rows);
   };
+  const std::vector<int64_t> bench_rows = rows_of({32768, 4096, 1024, 256, 128, 64});
+  std::vector<jit::KernelSpec> specs;
+  for (const ProductCase& c : cases) {
+    if (flags.check) {
+      for (const model::Variant& variant : variants_of(c, flags)) specs.push_back(variant.spec);
+    }
+    for (const int64_t rows : flags.bench ? bench_rows : std::vector<int64_t>{}) {
+      for (const auto& variant : timed_variants(c, rows, flags)) specs.push_back(variant.spec);
+    }
+  }
+  warm(gpu, specs);
   if (flags.check) {
     for (const ProductCase& c : cases) {
       for (const int64_t rows : rows_of({1, 77, 1000})) check_product(gpu, c, rows, flags);
@@ -262,7 +289,7 @@ void run_products(Gpu& gpu, const Flags& flags) {
     }
   }
   if (flags.bench) {
-    for (const int64_t rows : rows_of({32768, 4096, 1024, 256, 128, 64})) {
+    for (const int64_t rows : bench_rows) {
       for (const ProductCase& c : cases) bench_product(gpu, c, rows, flags);
     }
   }

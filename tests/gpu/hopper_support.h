@@ -29,7 +29,7 @@ struct Flags {
   bool check = false, bench = false;
   std::string only, tile, shape;
   DType dtype = DType::kBF16;
-  int64_t rows = 0, spin = 0;
+  int64_t rows = 0, spin = 0, sweep = 0;
 };
 
 [[noreturn]] inline void die(const std::string& why) {
