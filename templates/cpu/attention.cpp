@@ -17,8 +17,9 @@
 //! arg tiles       ptr   [n, 2] i32: sequence and first query; a sequence of -1: nothing to do
 //! arg n           i32   tiles; may be 0
 //
-// Launch: n * HEADS blocks; tiles of one head follow each other, so that keys stay in the cache.
-// Queries lie across the lanes of a vector, so that no step needs a sum or a maximum over lanes.
+// Launch: n * HEADS blocks, or more, a multiple of HEADS; tiles of one head follow each other, so
+// that keys stay in the cache. Queries lie across the lanes of a vector, so that no step needs a
+// sum or a maximum over lanes.
 #include "register_tile.h"
 #include "vector_math.h"
 
@@ -151,9 +152,12 @@ void Tile::finish(T* out) const {
 
 extern "C" void attention(const T* qkv, T* out, const int* cu_seqlens, const int* tiles, int n,
                           Block block) {
-  const int* place = tiles + 2 * static_cast<long long>(block.x % n);
+  const unsigned count = block.nx / HEADS;
+  const int index = static_cast<int>(block.x % count), head = static_cast<int>(block.x / count);
+  if (index >= n) return;
+  const int* place = tiles + 2 * static_cast<long long>(index);
   if (place[0] < 0) return;
-  const int head = static_cast<int>(block.x / n), first = place[1];
+  const int first = place[1];
   const long long begin = cu_seqlens[place[0]];
   const int length = static_cast<int>(cu_seqlens[place[0] + 1] - begin);
   const T* q = qkv + begin * kStride + head * HEAD_DIM;

@@ -56,7 +56,11 @@ void* DeviceArray::at(size_t index) const {
   return buffer_.as<std::byte>() + kGuardBytes + index * model::size_of(dtype_);
 }
 
-Harness::Harness(std::shared_ptr<jit::Device> device) : device_(std::move(device)) {
+Harness::Harness(std::shared_ptr<jit::Device> device)
+    : Harness(device, jit::Target(device->target())) {}
+
+Harness::Harness(std::shared_ptr<jit::Device> device, jit::Target target)
+    : device_(std::move(device)), target_(std::move(target)) {
   // From the environment, so that LAYA_TEMPLATE_DIR can name other templates to test.
   jit::Options options = need(jit::options_from_environment());
   options.cache_dir = cache_.path();
@@ -143,10 +147,32 @@ void Harness::prepare(const std::vector<model::Op>& ops) {
   }
 }
 
+/// The CPU harness for an x86 CPU with no more than `features`, each with a + in front.
+static std::unique_ptr<Harness> make_lesser_harness(const std::string& features,
+                                                    const char* newest) {
+  const jit::Target& host = jit::host_cpu_target();
+  if (!host.name.starts_with("x86_64:") || !jit::has_cpu_feature(host, newest)) {
+    std::cout << "[SKIP] tests of kernels for " << newest << ": this CPU has none\n";
+    return nullptr;
+  }
+  return std::make_unique<Harness>(jit::open_cpu_device(2),
+                                   jit::Target{jit::Backend::kCpu, "x86_64:x86-64:" + features});
+}
+
 Harness& cpu_harness() {
   // Two threads at least, so that blocks do run side by side.
   static Harness harness(jit::open_cpu_device(2));
   return harness;
+}
+
+Harness* avx2_harness() {
+  static const auto harness = make_lesser_harness("+avx,+avx2,+f16c,+fma", "avx2");
+  return harness.get();
+}
+
+Harness* sse2_harness() {
+  static const auto harness = make_lesser_harness("+sse2", "sse2");
+  return harness.get();
 }
 
 Harness* cuda_harness() {

@@ -40,8 +40,12 @@ class DeviceArray {
 class Harness {
  public:
   explicit Harness(std::shared_ptr<jit::Device> device);
+  /// Compiles for another target than the device's own: one that uses a part of its features.
+  Harness(std::shared_ptr<jit::Device> device, jit::Target target);
 
-  const jit::Target& target() const { return device_->target(); }
+  const jit::Target& target() const { return target_; }
+  /// False for another target than the device's own: large shapes add nothing but time then.
+  bool is_thorough() const { return target_ == device_->target(); }
   bool is_cpu() const { return target().backend == jit::Backend::kCpu; }
   jit::Engine& engine() { return *engine_; }
 
@@ -91,27 +95,38 @@ class Harness {
 
   TempDir cache_;
   std::shared_ptr<jit::Device> device_;
+  jit::Target target_;
   std::unique_ptr<jit::Stream> stream_;
   std::shared_ptr<jit::Engine> engine_;
 };
 
 Harness& cpu_harness();
+/// The same CPU without its newer instructions; nullptr where it is of another kind.
+Harness* avx2_harness();
+Harness* sse2_harness();
 /// nullptr without a GPU: prints the reason once, as "[SKIP] ...".
 Harness* cuda_harness();
 
 /// In place of an array that a kernel must not touch.
 inline void* const kNoArray = nullptr;
 
-/// A test that runs on the CPU as "name (cpu)" and on the first GPU as "name (cuda)".
+/// A test that runs on the CPU as "name (cpu)", "name (cpu, avx2)" and "name (cpu, sse2)", and on
+/// the first GPU as "name (cuda)".
 #define DEVICE_TEST(name) DEVICE_TEST_NAMED(DOCTEST_ANONYMOUS(device_test_), name)
-#define DEVICE_TEST_NAMED(function, name)                           \
-  static void function(::laya::test::Harness& on);                  \
-  TEST_CASE(name " (cpu)") {                                        \
-    function(::laya::test::cpu_harness());                          \
-  }                                                                 \
-  TEST_CASE(name " (cuda)") {                                       \
-    if (auto* cuda = ::laya::test::cuda_harness()) function(*cuda); \
-  }                                                                 \
+#define DEVICE_TEST_NAMED(function, name)                                 \
+  static void function(::laya::test::Harness& on);                        \
+  TEST_CASE(name " (cpu)") {                                              \
+    function(::laya::test::cpu_harness());                                \
+  }                                                                       \
+  TEST_CASE(name " (cpu, avx2)") {                                        \
+    if (auto* harness = ::laya::test::avx2_harness()) function(*harness); \
+  }                                                                       \
+  TEST_CASE(name " (cpu, sse2)") {                                        \
+    if (auto* harness = ::laya::test::sse2_harness()) function(*harness); \
+  }                                                                       \
+  TEST_CASE(name " (cuda)") {                                             \
+    if (auto* harness = ::laya::test::cuda_harness()) function(*harness); \
+  }                                                                       \
   static void function(::laya::test::Harness& on)
 
 /// Inputs: the same for the same seed.
