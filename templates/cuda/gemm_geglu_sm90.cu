@@ -54,8 +54,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
     gemm_geglu_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
                     T* out, int rows) {
   extern __shared__ __align__(1024) unsigned char shared[];
-  const u32 ring = shared_window_address(shared), staging = ring + STAGES * Shape::kSlotBytes;
-  Pipeline pipeline(ring, staging + CONSUMERS * 4 * Writer::kBytes, a, w);
+  const u32 base = shared_window_address(shared);
+  Pipeline pipeline(base, a, w);
   const Tiles tiles(rows);
   if (threadIdx.x / 128 == CONSUMERS) {
     if constexpr (CONSUMERS == 2) shrink_registers<24>();
@@ -66,7 +66,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
     }
   } else {
     if constexpr (CONSUMERS == 2) grow_registers<240>();
-    const Writer writer(staging + threadIdx.x / 32 * Writer::kBytes);
+    const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
     pipeline.consume(tiles, [&](const TilePosition& tile, int row, const Pipeline::Sums& sums) {
       store_tile(writer, sums, out, row, tile.column, rows);
     });

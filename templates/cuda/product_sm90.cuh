@@ -42,16 +42,16 @@ struct TilePosition {
 template <class Shape, int TileColumns, int N>
 class TileList {
  public:
-  __device__ explicit TileList(int rows)
-      : groups_((rows + kGroupRows - 1) / kGroupRows), count_(groups_ * kColumnTiles) {}
+  __device__ explicit TileList(int rows) : rows_(rows) {}
 
   /// False behind the last tile.
   __device__ bool get(int index, TilePosition& tile) const {
     const int number = (blockIdx.x + index * gridDim.x) / Shape::kCluster;
-    if (number >= count_) return false;
+    const int groups = (rows_ + kGroupRows - 1) / kGroupRows;
+    if (number >= groups * kColumnTiles) return false;
     const int band = number / (kBand * kColumnTiles);
     const int inside = number - band * kBand * kColumnTiles;
-    const int height = min(kBand, groups_ - band * kBand);
+    const int height = min(kBand, groups - band * kBand);
     tile.row = (band * kBand + inside % height) * kGroupRows +
                static_cast<int>(blockIdx.x % Shape::kCluster) * Shape::kRows;
     tile.column = inside / height * TileColumns;
@@ -62,7 +62,7 @@ class TileList {
   static constexpr int kGroupRows = Shape::kRows * Shape::kCluster;
   static constexpr int kColumnTiles = (N + TileColumns - 1) / TileColumns;
   static constexpr int kBand = 8;
-  int groups_, count_;
+  int rows_;
 };
 
 template <class Elem, class Shape, int K, int SpinLimit>
@@ -71,10 +71,12 @@ class ProductPipeline {
   static constexpr int kSlabs = (K + 63) / 64;
   using Sums = float[Shape::kGroupRows / 64][Shape::kColumns / 2];  ///< of one thread
 
-  /// `shared`: kStages slots, aligned to 1,024 bytes; `barriers`: 16 * kStages bytes.
-  /// All threads of the block; returns when the whole cluster is ready.
-  __device__ ProductPipeline(u32 shared, u32 barriers, const TensorMap& a, const TensorMap& w)
-      : ring_(shared), full_(barriers) {
+  /// Shared memory: the slots, then the barriers.
+  static constexpr u32 kBytes = Shape::kStages * (Shape::kSlotBytes + 16);
+
+  /// `shared`: kBytes, aligned to 1,024. All threads of the block; returns when the whole cluster
+  /// is ready.
+  __device__ ProductPipeline(u32 shared, const TensorMap& a, const TensorMap& w) : ring_(shared) {
     if (threadIdx.x == 128) {
       prefetch_map(a);
       prefetch_map(w);
@@ -184,9 +186,18 @@ class ProductPipeline {
     release(last);
   }
 
-  __device__ u32 full(int slot) const { return full_ + slot * 8; }
-  __device__ u32 empty(int slot) const { return full_ + (Shape::kStages + slot) * 8; }
-  __device__ u32 slot_address() const { return ring_ + slot_ * Shape::kSlotBytes; }
+  __device__ u32 barriers() const {
+    return ring_ + Shape::kStages * Shape::kSlotBytes;
+  }
+  __device__ u32 full(int slot) const {
+    return barriers() + slot * 8;
+  }
+  __device__ u32 empty(int slot) const {
+    return barriers() + (Shape::kStages + slot) * 8;
+  }
+  __device__ u32 slot_address() const {
+    return ring_ + slot_ * Shape::kSlotBytes;
+  }
 
   __device__ void advance(int slabs) {
     const int next = slot_ + slabs;
@@ -212,7 +223,7 @@ class ProductPipeline {
     }
   }
 
-  u32 ring_, full_;
+  u32 ring_;
   int slot_ = 0;
   u32 parity_ = 0;  ///< of the ring's current round
 };
