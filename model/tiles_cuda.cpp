@@ -10,9 +10,13 @@ namespace {
 
 constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
-jit::Param param(const char* name, int64_t value) { return {name, jit::ParamValue{value}}; }
+jit::Param param(const char* name, int64_t value) {
+  return {name, jit::ParamValue{value}};
+}
 
 /// The tile of gemm and gemm_geglu: BM x BN per block, WM x WN per warp.
 struct GemmTile {
@@ -61,9 +65,8 @@ std::vector<Tile> norm_tiles(const jit::KernelSpec& base) {
   LaunchRule rule;
   rule.rows_per_block = std::max<int64_t>(1, 128 / row_threads);
   rule.threads = static_cast<uint32_t>(rule.rows_per_block * row_threads);
-  return {{kAnyRows,
-           {param("ROW_THREADS", row_threads), param("ROWS", rule.rows_per_block)},
-           rule}};
+  return {
+      {kAnyRows, {param("ROW_THREADS", row_threads), param("ROWS", rule.rows_per_block)}, rule}};
 }
 
 std::vector<Tile> rope_tiles(const jit::KernelSpec& base) {
@@ -78,8 +81,7 @@ std::vector<Tile> rope_tiles(const jit::KernelSpec& base) {
 Tile attention_tile(const jit::KernelSpec& base, int64_t bq, int64_t max_rows) {
   const int64_t head_dim = int_param(base, "HEAD_DIM");
   const bool is_fp32 = word_param(base, "T") == "fp32";
-  const int64_t shared =
-      is_fp32 ? (bq + 128) * head_dim * 4 + bq * 160 : (bq + 256) * head_dim * 2;
+  const int64_t shared = is_fp32 ? (bq + 128) * head_dim * 4 + bq * 160 : (bq + 256) * head_dim * 2;
   LaunchRule rule;
   rule.rows_per_block = bq;
   rule.blocks_per_group = int_param(base, "HEADS");
@@ -88,13 +90,14 @@ Tile attention_tile(const jit::KernelSpec& base, int64_t bq, int64_t max_rows) {
   return {max_rows, {param("BQ", bq)}, rule};
 }
 
-/// 128 queries a block make twice the use of each key that is loaded, but need the registers of
-/// two rows of fragments.
+/// With 128 queries a block makes twice the use of each key that it loads. That needs the registers
+/// of two rows of fragments a warp, many blocks, and pays only where every query sees every key.
 std::vector<Tile> attention_tiles(const jit::KernelSpec& base) {
   constexpr int64_t kBlocksWanted = 256;
-  const bool fits_128 = word_param(base, "T") != "fp32" && int_param(base, "HEAD_DIM") <= 64 &&
-                        jit::compute_capability(base.target()) >= 80;
-  if (!fits_128) return {attention_tile(base, 64, kAnyRows)};
+  const bool large_pays = word_param(base, "T") != "fp32" && int_param(base, "HEAD_DIM") <= 64 &&
+                          int_param(base, "WINDOW") == 0 &&
+                          jit::compute_capability(base.target()) >= 80;
+  if (!large_pays) return {attention_tile(base, 64, kAnyRows)};
   const int64_t small_rows = 128 * ceil_div(kBlocksWanted, int_param(base, "HEADS"));
   return {attention_tile(base, 64, small_rows), attention_tile(base, 128, kAnyRows)};
 }

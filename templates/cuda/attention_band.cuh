@@ -9,8 +9,10 @@ struct Band {
   int first_query;
   int length;
 
-  __device__ bool sees(int query, int key) const {
-    return key < length && (Window == 0 || abs(query - key) <= Window);
+  /// A query sees the keys first_key..end_key - 1.
+  __device__ int first_key(int query) const { return Window == 0 ? 0 : query - Window; }
+  __device__ int end_key(int query) const {
+    return Window == 0 ? length : min(length, query + Window + 1);
   }
   /// No query sees any of `count` keys from `key` on.
   __device__ bool skips(int key, int count) const {

@@ -107,12 +107,18 @@ class AttentionWarp {
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
-      for (int j = 0; j < kKeyTiles; ++j) {
+      for (int half = 0; half < 2; ++half) {
+        const int query = mask.first_query + i * 16 + half * 8 + lane() / 4;
+        // Of this lane's keys, numbered from `key` on and without the lane's offset.
+        const int first = mask.first_key(query) - key - lane() % 4 * 2;
+        const u32 count = mask.end_key(query) - mask.first_key(query);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int row = i * 16 + e / 2 * 8 + lane() / 4;
-          const int column = j * 8 + lane() % 4 * 2 + e % 2;
-          if (!mask.sees(mask.first_query + row, key + column)) scores[i][j][e] = -kInfinity;
+        for (int j = 0; j < kKeyTiles; ++j) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            if (static_cast<u32>(j * 8 + e - first) >= count)
+              scores[i][j][2 * half + e] = -kInfinity;
+          }
         }
       }
     }
@@ -208,9 +214,9 @@ class AttentionWarp<fp32, Rows, HeadDim> {
     for (int i = 0; i < kRows; ++i) {
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
-        if (!covered && !mask.sees(mask.first_query + y() + 4 * i, key + x() + 8 * j)) {
-          scores[i][j] = -kInfinity;
-        }
+        const int query = mask.first_query + y() + 4 * i, at = key + x() + 8 * j;
+        const bool sees = mask.first_key(query) <= at && at < mask.end_key(query);
+        if (!covered && !sees) scores[i][j] = -kInfinity;
       }
       update_row(scores[i], i);
     }
