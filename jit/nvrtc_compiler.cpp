@@ -185,7 +185,7 @@ Error NvrtcCompiler::explain(nvrtcResult code, const CompileRequest& request,
 }
 
 /// Passes on what costs speed without failing the compile: registers that are not shared between
-/// warps (C7508), tensor core operations that run one by one (C7519), spilled registers.
+/// warps (C7508), tensor core operations that run one by one (C7510 to C7520), spilled registers.
 void NvrtcCompiler::report(const CompileRequest& request, const CompileOutput& output) const {
   if (!log_) return;
   const std::string prefix = request.name + "@" + request.target.name + ": ";
@@ -193,9 +193,8 @@ void NvrtcCompiler::report(const CompileRequest& request, const CompileOutput& o
     const size_t end = std::min(output.log.find('\n', at), output.log.size());
     const std::string line = output.log.substr(at, end - at);
     at = end + 1;
-    const bool is_costly = line.find("C7508") != std::string::npos ||
-                           line.find("C7519") != std::string::npos ||
-                           line.find("spill") != std::string::npos;
+    const bool is_costly =
+        line.find("(C75") != std::string::npos || line.find("spill") != std::string::npos;
     if (is_costly) log_(LogLevel::kWarning, prefix + line);
   }
   if (output.attributes.local_bytes > 0) {

@@ -1,0 +1,75 @@
+// What the compiler says about the templates for Hopper; needs NVRTC, but no GPU.
+#include <doctest/doctest.h>
+
+#include "jit/engine.h"
+#include "model/ops.h"
+#include "model/tiles_sm90.h"
+#include "tests/temp_dir.h"
+
+namespace laya::test {
+namespace {
+
+const jit::Target kHopper{jit::Backend::kCuda, "sm_90a"};
+
+jit::KernelSpec with_tile(const jit::KernelSpec& base, const model::Tile& tile) {
+  jit::KernelSpec spec(tile.template_name, base.target());
+  for (const auto& params : {base.params(), tile.params}) {
+    for (const jit::Param& param : params) {
+      std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
+    }
+  }
+  return spec;
+}
+
+jit::KernelSpec gemm(const char* dtype, int64_t n, int64_t k, const char* bias, const char* act) {
+  jit::KernelSpec spec("gemm", kHopper);
+  return spec.set("T", dtype).set("N", n).set("K", k).set("BIAS", bias).set("ACT", act);
+}
+
+jit::KernelSpec attention(const char* dtype, int64_t window) {
+  jit::KernelSpec spec("attention", kHopper);
+  spec.set("T", dtype).set("HEADS", int64_t{12}).set("HEAD_DIM", int64_t{64});
+  return spec.set("WINDOW", window);
+}
+
+TEST_CASE("Hopper kernels compile without spills and without products that wait for each other") {
+  const TempDir cache;
+  std::string complaints;
+  jit::Options options;
+  options.cache_dir = cache.path();
+  options.log = [&](LogLevel, std::string_view line) { complaints.append(line) += '\n'; };
+  const auto engine = jit::Engine::create(options);
+  REQUIRE(engine.has_value());
+  if ((*engine)->compiler(jit::Backend::kCuda).identity().empty()) {
+    MESSAGE("[SKIP] " << (*engine)->compiler(jit::Backend::kCuda).unavailable_reason());
+    return;
+  }
+  jit::KernelSpec geglu("gemm_geglu", kHopper);
+  geglu.set("T", "bf16").set("N", int64_t{1152}).set("K", int64_t{768});
+  const jit::KernelSpec plain = gemm("bf16", 768, 768, "no", "none");
+  const jit::KernelSpec relu = gemm("fp16", 3072, 768, "yes", "relu");
+  const jit::KernelSpec ragged = gemm("bf16", 200, 136, "yes", "gelu");
+  std::vector<jit::KernelSpec> specs = {
+      with_tile(plain, model::product_tile(plain, {64, 8, 1, 1, false}, INT64_MAX)),
+      with_tile(relu, model::product_tile(relu, {128, 192, 2, 2, false}, INT64_MAX)),
+      with_tile(plain, model::product_tile(plain, {128, 256, 2, 2, true}, INT64_MAX)),
+      with_tile(ragged, model::product_tile(ragged, {64, 80, 1, 2, false}, INT64_MAX)),
+      with_tile(geglu, model::product_tile(geglu, {128, 192, 2, 2, false}, INT64_MAX)),
+      with_tile(geglu, model::product_tile(geglu, {64, 32, 1, 1, false}, INT64_MAX))};
+  for (const int64_t window : {0, 64}) {
+    const jit::KernelSpec base = attention(window == 0 ? "bf16" : "fp16", window);
+    for (const int64_t queries : {64, 128, 192}) {
+      specs.push_back(with_tile(
+          base, model::attention_sm90_tile(base, queries, window == 0 ? 128 : 64, INT64_MAX)));
+    }
+  }
+  for (const jit::BuildReport& report : (*engine)->warm(specs)) {
+    CAPTURE(report.spec.to_string());
+    REQUIRE_MESSAGE(report.outcome.has_value(), report.outcome.error().to_string());
+    CHECK(report.attributes.local_bytes == 0);
+  }
+  CHECK(complaints == "");
+}
+
+}  // namespace
+}  // namespace laya::test
