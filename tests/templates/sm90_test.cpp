@@ -59,8 +59,8 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
   for (const int64_t window : {0, 64}) {
     const jit::KernelSpec base = attention(window == 0 ? "bf16" : "fp16", window);
     for (const int64_t queries : {64, 128, 192}) {
-      specs.push_back(with_tile(
-          base, model::attention_sm90_tile(base, queries, window == 0 ? 128 : 64, INT64_MAX)));
+      const model::AttentionTile tile{queries, window == 0 ? 128 : 64, queries == 128};
+      specs.push_back(with_tile(base, model::attention_tile(base, tile, INT64_MAX)));
     }
   }
   for (const jit::BuildReport& report : (*engine)->warm(specs)) {
