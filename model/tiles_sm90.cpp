@@ -84,6 +84,10 @@ jit::Param param(const char* name, int64_t value) {
   return {name, jit::ParamValue{value}};
 }
 
+jit::Param yes_no(const char* name, bool value) {
+  return {name, jit::ParamValue{std::string(value ? "yes" : "no")}};
+}
+
 std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   constexpr int64_t kRows[] = {32768, 4096, 2048, 1024, 512, 256, 128, 64};
   constexpr double kWorthAnotherKernel = 1.1;
@@ -93,8 +97,8 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   for (const int64_t rows : kRows) {
     const ProductTile best = ranked_product_tiles(base, rows).front();
     const bool is_first = tiles.empty();
-    if (is_first || estimated_cycles(p, last, rows) >
-                        estimated_cycles(p, best, rows) * kWorthAnotherKernel) {
+    if (is_first ||
+        estimated_cycles(p, last, rows) > estimated_cycles(p, best, rows) * kWorthAnotherKernel) {
       tiles.push_back(product_tile(base, best, is_first ? kAnyRows : rows));
       last = best;
     }
@@ -107,7 +111,7 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
 std::vector<Tile> attention_tiles(const jit::KernelSpec& base) {
   if (int_param(base, "HEAD_DIM") != 64) return {};
   const bool is_full = int_param(base, "WINDOW") == 0;
-  return {attention_sm90_tile(base, 128, is_full ? 128 : 64, kAnyRows)};
+  return {attention_tile(base, {128, is_full ? 128 : 64, false}, kAnyRows)};
 }
 
 }  // namespace
@@ -124,13 +128,9 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max
   rule.max_blocks = kProcessors;
   const int64_t box = p.parts == 2 ? t.columns / 2 : t.columns / t.cluster;
   return {max_rows,
-          {param("BM", t.rows),
-           param("BN", box),
-           param("CLUSTER", t.cluster),
-           param("CONSUMERS", t.consumers),
-           {"SHARED", jit::ParamValue{std::string(t.shared ? "yes" : "no")}},
-           param("STAGES", stage_count),
-           param("SPIN_LIMIT", 0)},
+          {param("BM", t.rows), param("BN", box), param("CLUSTER", t.cluster),
+           param("CONSUMERS", t.consumers), yes_no("SHARED", t.shared),
+           param("STAGES", stage_count), param("SPIN_LIMIT", 0)},
           rule,
           base.template_name() + "_sm90"};
 }
@@ -144,19 +144,18 @@ std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64
   return tiles;
 }
 
-Tile attention_sm90_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys,
-                         int64_t max_rows) {
-  const int64_t slot_bytes = keys * 256 + 32, fixed_bytes = queries * 272 + 32;
+Tile attention_tile(const jit::KernelSpec& base, const AttentionTile& t, int64_t max_rows) {
+  const int64_t slot_bytes = t.keys * 256 + 32, fixed_bytes = t.queries * 272 + 32;
   const int64_t stage_count = std::min<int64_t>(4, (kSharedBytes - fixed_bytes) / slot_bytes);
   LaunchRule rule;
-  rule.rows_per_block = queries;
+  rule.rows_per_block = t.queries;
   rule.blocks_per_group = int_param(base, "HEADS");
-  rule.threads = static_cast<uint32_t>(2 * queries + 128);
+  rule.threads = static_cast<uint32_t>(2 * t.queries + 128);
   rule.dynamic_shared_bytes = static_cast<uint32_t>(fixed_bytes + stage_count * slot_bytes);
   rule.max_blocks = kProcessors;
   return {max_rows,
-          {param("BQ", queries), param("KEYS", keys), param("STAGES", stage_count),
-           param("SPIN_LIMIT", 0)},
+          {param("BQ", t.queries), param("KEYS", t.keys), yes_no("TURNS", t.turns),
+           param("STAGES", stage_count), param("SPIN_LIMIT", 0)},
           rule,
           base.template_name() + "_sm90"};
 }

@@ -13,6 +13,7 @@
 //! param  WINDOW     int   0..1048576             0: full attention
 //! param  BQ         int   64..192 step 64        tile: queries of a block
 //! param  KEYS       int   64..128 step 64        keys of a block of keys; part of the result
+//! param  TURNS      word  no yes                 whether warpgroups start products in turn
 //! param  STAGES     int   2..6                   blocks of keys and values in flight
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
@@ -210,10 +211,26 @@ class Producer {
   u32 waiting_[2] = {0, 0};  // barriers of the last two steps
 };
 
+/// Warpgroups start their products one after the other, so that one computes while the tensor cores
+/// work for another. All have the same number of turns: one for each block of keys.
+constexpr bool kInTurns = TURNS && kConsumers > 1;
+__device__ inline void wait_for_turn() {
+  if constexpr (kInTurns) {
+    asm volatile("bar.sync %0, 256;" ::"r"(1 + threadIdx.x / 128) : "memory");
+  }
+}
+__device__ inline void pass_turn() {
+  if constexpr (kInTurns) {
+    asm volatile("bar.arrive %0, 256;" ::"r"(1 + (threadIdx.x / 128 + 1) % kConsumers) : "memory");
+  }
+}
+
 /// A warpgroup's 64 queries.
 class Consumer {
  public:
-  __device__ explicit Consumer(const Layout& layout) : at_(layout) {}
+  __device__ explicit Consumer(const Layout& layout) : at_(layout) {
+    if (threadIdx.x / 128 == kConsumers - 1) pass_turn();
+  }
 
   /// False: there are no more items.
   __device__ bool work(T* out) {
@@ -259,6 +276,8 @@ class Consumer {
   __device__ void skip(int blocks) {
 #pragma unroll 1
     for (int i = 0; i < blocks; ++i) {
+      wait_for_turn();
+      pass_turn();
       wait_for(at_.full_keys(keys_.slot), keys_.parity);
       release_keys();
       wait_for(at_.full_values(values_.slot), values_.parity);
@@ -270,8 +289,10 @@ class Consumer {
     max_[0] = max_[1] = -kInfinity;
     sum_[0] = sum_[1] = 0;
     wait_for(at_.full_keys(keys_.slot), keys_.parity);
+    wait_for_turn();
     start();
     multiply_keys();
+    pass_turn();
     wait_for_products<0>();
     pin(s_);
     release_keys();
@@ -281,9 +302,11 @@ class Consumer {
     for (int block = range.first + 1; block < range.end; ++block) {
       wait_for(at_.full_values(values_.slot), values_.parity);
       wait_for(at_.full_keys(keys_.slot), keys_.parity);
+      wait_for_turn();
       start();
       multiply_keys();
       multiply_values(block - 1 > range.first);
+      pass_turn();
       wait_for_products<1>();
       pin(s_);
       release_keys();

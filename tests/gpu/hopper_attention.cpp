@@ -42,6 +42,12 @@ struct Batch {
   }
 };
 
+jit::KernelSpec base_of(int64_t heads, int64_t window, DType dtype) {
+  jit::KernelSpec spec("attention", {jit::Backend::kCuda, "sm_90a"});
+  spec.set("T", to_string(dtype)).set("HEADS", heads).set("HEAD_DIM", int64_t{64});
+  return spec.set("WINDOW", window);
+}
+
 struct AttentionRun {
   const Gpu& gpu;
   const Batch& batch;
@@ -65,13 +71,7 @@ struct AttentionRun {
     out_buffer = gpu.allocate(static_cast<size_t>(b.rows * heads * 64 * 2));
   }
 
-  jit::KernelSpec base() const {
-    jit::KernelSpec spec("attention", {jit::Backend::kCuda, "sm_90a"});
-    return spec.set("T", to_string(qkv.dtype))
-        .set("HEADS", heads)
-        .set("HEAD_DIM", int64_t{64})
-        .set("WINDOW", window);
-  }
+  jit::KernelSpec base() const { return base_of(heads, window, qkv.dtype); }
 
   double at(int64_t row, int64_t part, int64_t head, int64_t i) const {
     return qkv[static_cast<size_t>(((row * 3 + part) * heads + head) * 64 + i)];
@@ -157,15 +157,19 @@ struct AttentionRun {
 std::vector<model::Variant> variants_of(const jit::KernelSpec& base, const Flags& flags) {
   std::vector<model::Tile> tiles = model::sm90_tiles(base);
   const int64_t keys = model::int_param(base, "WINDOW") > 0 ? 64 : 128;
-  for (const int64_t queries : {64, 192}) {
-    tiles.push_back(model::attention_sm90_tile(base, queries, keys, INT64_MAX));
+  for (const model::AttentionTile tile : {model::AttentionTile{128, keys, true},
+                                          {192, keys, false},
+                                          {192, keys, true},
+                                          {64, keys, false}}) {
+    tiles.push_back(model::attention_tile(base, tile, INT64_MAX));
   }
   return to_variants(base, tiles, flags);
 }
 
 std::string tile_text(const model::Variant& variant) {
   return std::to_string(model::int_param(variant.spec, "BQ")) + "x" +
-         std::to_string(model::int_param(variant.spec, "KEYS"));
+         std::to_string(model::int_param(variant.spec, "KEYS")) +
+         (model::word_param(variant.spec, "TURNS") == "yes" ? ",turns" : "");
 }
 
 void check_attention(const Gpu& gpu, const Flags& flags) {
@@ -181,7 +185,7 @@ void check_attention(const Gpu& gpu, const Flags& flags) {
       const double error = run.error(out);
       const bool same = run.output(variant) == out, equal = first.empty() || first == out;
       if (first.empty()) first = out;
-      std::printf("attention window %-4ld tile %-8s error %.2e%s%s%s\n", window,
+      std::printf("attention window %-4ld tile %-13s error %.2e%s%s%s\n", window,
                   tile_text(variant).c_str(), error, error > limit ? "  WRONG" : "",
                   same ? "" : "  DIFFERS BETWEEN RUNS", equal ? "" : "  differs from first tile");
       std::fflush(stdout);
@@ -219,7 +223,7 @@ void bench_attention(const Gpu& gpu, const char* name, const Batch& batch, int64
     const double flops = pairs(batch, window) * static_cast<double>(heads) * 64 * 4;
     const double bytes = static_cast<double>(batch.rows * heads * 64 * 2 * 4);
     std::printf(
-        "attention %-10s heads %-3ld window %-3ld tile %-8s %8.2f us %4.0f TFLOP/s %5.0f "
+        "attention %-10s heads %-3ld window %-3ld tile %-13s %8.2f us %4.0f TFLOP/s %5.0f "
         "GB/s\n",
         name, heads, window, tile_text(variant).c_str(), us, flops / us * 1e-6, bytes / us * 1e-3);
     std::fflush(stdout);
@@ -229,6 +233,15 @@ void bench_attention(const Gpu& gpu, const char* name, const Batch& batch, int64
 }  // namespace
 
 void run_attention(Gpu& gpu, const Flags& flags) {
+  std::vector<jit::KernelSpec> specs;
+  for (const int64_t heads : {3, 12, 16}) {
+    for (const int64_t window : {0, 64, 5}) {
+      if (heads == 3 ? !flags.check : !flags.bench || window == 5) continue;
+      const jit::KernelSpec base = base_of(heads, window, flags.dtype);
+      for (const model::Variant& v : variants_of(base, flags)) specs.push_back(v.spec);
+    }
+  }
+  warm(gpu, specs);
   if (flags.check) check_attention(gpu, flags);
   if (!flags.bench) return;
   std::vector<int32_t> uneven;
