@@ -5,7 +5,7 @@
 //! entry  attention
 //! param  T          word  fp32 bf16 fp16         elements of qkv and out
 //! param  HEADS      int   1..1024
-//! param  HEAD_DIM   int   32..128 step 32        32, 64 or 128; at most 64 in fp32
+//! param  HEAD_DIM   int   32..128 step 32        32, 64 or 128; at most 64 in fp32 and on 7.5
 //! param  WINDOW     int   0..1048576             0: full attention
 //! param  BQ         int   64..128 step 64        tile: queries of a block; 64 in fp32
 //!
@@ -28,6 +28,7 @@
 
 static_assert(HEAD_DIM == 32 || HEAD_DIM == 64 || HEAD_DIM == 128, "no such head size");
 static_assert(HEAD_DIM * T_BYTES <= 256, "fp32 heads have at most 64 columns");
+static_assert(HEAD_DIM <= 64 || __CUDA_ARCH__ >= 800, "too much shared memory for 7.5");
 
 constexpr int kThreads = 128;
 constexpr int kWarpRows = BQ / 4;

@@ -16,10 +16,10 @@
 // Launch: grid.x = n, any one-dimensional block. No dynamic shared memory.
 #include "types.cuh"
 
-template <class Elem>
-__device__ inline void copy_row(Elem* to, const Elem* from) {
-  for (int column = threadIdx.x * 8; column < D; column += blockDim.x * 8) {
-    store8(to + column, load8(from + column));
+__device__ inline void copy_row(void* to, const void* from, int bytes) {
+  for (int at = threadIdx.x * 16; at < bytes; at += blockDim.x * 16) {
+    const float4 chunk = *reinterpret_cast<const float4*>(static_cast<const char*>(from) + at);
+    *reinterpret_cast<float4*>(static_cast<char*>(to) + at) = chunk;
   }
 }
 
@@ -28,6 +28,6 @@ extern "C" __global__ void gather_rows(const int* index, const T* a, const float
   const long long to = blockIdx.x;
   if (to >= n) return;
   const long long from = index[to];
-  copy_row(a_out + to * D, a + from * D);
-  copy_row(x_out + to * D, x + from * D);
+  copy_row(a_out + to * D, a + from * D, D * T_BYTES);
+  copy_row(x_out + to * D, x + from * D, D * 4);
 }
