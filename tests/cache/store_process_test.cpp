@@ -80,12 +80,18 @@ TEST_CASE("a process killed at any moment leaves whole records or none") {
   const TempDirectory temp = TempDirectory::in_memory();
   int killed = 0, found = 0;
   for (uint32_t round = 0; round < 40; ++round) {
+    const Signal stored;
     const pid_t child = start_child([&] {
       const auto store = Store::open(patient(temp));
-      for (uint32_t i = 0;; ++i) store->put(key_of(name_of(round, i % 50)), record_of(i % 50, 20000));
+      for (uint32_t i = 0;; ++i) {
+        store->put(key_of(name_of(round, i % 50)), record_of(i % 50, 20000));
+        if (i == 0) stored.send();
+      }
       return 0;
     });
-    std::this_thread::sleep_for(std::chrono::microseconds(500 + 613 * round % 12000));
+    // Every other child is killed in the middle of its puts, the others perhaps while they open.
+    if (round % 2 == 0) stored.wait();
+    std::this_thread::sleep_for(std::chrono::microseconds(613 * round % 8000));
     ::kill(child, SIGKILL);
     killed += status_of(child) == -SIGKILL;
     Log log;
