@@ -62,7 +62,7 @@ void print_figures(const std::vector<Figure>& figures, bool json) {
   Table table({"name", ">value", "unit", ">p95", ">reference", ">ratio", "shape"});
   for (const Figure& figure : figures) {
     table.add_row({figure.name, format_fixed(figure.value, 3), figure.unit, cell(figure.p95),
-                   cell(figure.reference), cell(ratio_of(figure)), shorten_kernel(figure.shape)});
+                   cell(figure.reference), cell(ratio_of(figure)), without_features(figure.shape)});
   }
   table.print();
 }

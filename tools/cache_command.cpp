@@ -111,7 +111,7 @@ Result<int> run_list(cache::Store& store, const OpenCache& /*open*/, const Cache
   for (const cache::EntryInfo& entry : entries) {
     table.add_row({entry.digest.substr(0, 12), format_bytes(entry.artifact_bytes),
                    std::to_string(entry.hits), format_time(entry.created_at),
-                   shorten_kernel(metadata_of(entry).value("kernel", entry.metadata))});
+                   without_features(metadata_of(entry).value("kernel", entry.metadata))});
   }
   table.print();
   return kDone;

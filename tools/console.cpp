@@ -41,10 +41,8 @@ std::string format_fixed(double value, int digits) {
   return text.data();
 }
 
-std::string shorten_kernel(std::string_view name) {
-  const size_t target = name.find('@');
-  if (target == std::string_view::npos) return std::string(name);
-  return std::string(name.substr(0, name.find(":+", target)));
+std::string without_features(std::string_view name) {
+  return std::string(name.substr(0, name.find(":+")));
 }
 
 std::string format_bytes(int64_t bytes) {

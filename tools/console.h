@@ -35,8 +35,8 @@ void print_json(const Json& value);
 std::string format_bytes(int64_t bytes);
 /// "12 us", "3.40 ms", "1.25 s", "2 min 05 s"
 std::string format_seconds(double seconds);
-/// A kernel's name as KernelSpec::to_string() writes it, without the long list of CPU features.
-std::string shorten_kernel(std::string_view name);
+/// The name of a target or a kernel without the long list of CPU features at its end.
+std::string without_features(std::string_view name);
 /// printf's %.*f as a string.
 std::string format_fixed(double value, int digits);
 

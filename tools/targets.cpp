@@ -16,6 +16,25 @@ Result<std::vector<model::DType>> parse_dtypes(const std::vector<std::string>& w
   return dtypes;
 }
 
+/// Adds the pairs of `target` that exist; an error if there is none.
+Result<void> add_pairs(const jit::Target& target, const std::vector<model::DType>& wanted,
+                       std::vector<TargetDType>& pairs) {
+  Result<void> refusal;
+  std::string left_out;
+  for (const model::DType dtype : wanted) {
+    if (const Result<void> allowed = model::check_precision(dtype, target); allowed) {
+      pairs.push_back({target, dtype});
+    } else {
+      refusal = allowed;
+      left_out += std::string(" ") + model::to_string(dtype);
+    }
+  }
+  const bool has_none = pairs.empty() || pairs.back().target != target;
+  if (has_none) return refusal;
+  if (!left_out.empty()) note("left out for " + without_features(target.name) + ":" + left_out);
+  return {};
+}
+
 }  // namespace
 
 Result<ModelShape> shape_of(const ModelChoice& choice) {
@@ -40,19 +59,11 @@ Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::stri
   std::vector<TargetDType> pairs;
   for (const std::string& word : targets) {
     LAYA_ASSIGN(const jit::Target target, jit::parse_target(word));
-    if (wanted.empty()) pairs.push_back({target, default_dtype(target)});
-    Result<void> last_refusal;
-    bool has_one = wanted.empty();
-    for (const model::DType dtype : wanted) {
-      if (const Result<void> allowed = model::check_precision(dtype, target); allowed) {
-        pairs.push_back({target, dtype});
-        has_one = true;
-      } else {
-        last_refusal = allowed;
-      }
+    if (wanted.empty()) {
+      pairs.push_back({target, default_dtype(target)});
+    } else {
+      LAYA_TRY(add_pairs(target, wanted, pairs));
     }
-    if (!has_one) return tl::make_unexpected(last_refusal.error());
-    if (!last_refusal) note("left out: " + last_refusal.error().message);
   }
   return pairs;
 }

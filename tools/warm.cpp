@@ -68,7 +68,7 @@ std::vector<jit::BuildReport> build(jit::Engine& engine,
     ++done;
     // A run that finds everything stays silent: it is over before anyone can read.
     const bool is_hit = report.outcome && *report.outcome != jit::BuildSource::kCompiled;
-    if (!is_hit) progress.update(done, shorten_kernel(report.spec.to_string()));
+    if (!is_hit) progress.update(done, without_features(report.spec.to_string()));
   });
 }
 
@@ -107,7 +107,7 @@ void print_reports(const std::vector<jit::BuildReport>& reports) {
                    format_seconds(report.seconds), format_bytes(report.artifact_bytes),
                    is_cuda ? std::to_string(report.attributes.registers) : "-",
                    is_cuda ? format_bytes(report.attributes.local_bytes) : "-",
-                   shorten_kernel(report.spec.to_string())});
+                   without_features(report.spec.to_string())});
   }
   table.print();
 }
