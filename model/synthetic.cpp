@@ -29,8 +29,8 @@ struct Fill {
 // tokens at different places come out different, and the options' logits larger, so that the
 // options of a question get clearly different probabilities.
 float gain_of(const std::string& name) {
-  if (name.ends_with("Wqkv.weight") || name.ends_with("in_proj_weight")) return 1.5F;
-  return name == "scorer.3.weight" ? 8.0F : 1.0F;
+  if (name.ends_with("Wqkv.weight") || name.ends_with("in_proj_weight")) return 1.25F;
+  return name == "scorer.3.weight" ? 4.0F : 1.0F;
 }
 
 Fill fill_of(const TensorSpec& spec) {
