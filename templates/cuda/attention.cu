@@ -32,6 +32,8 @@ static_assert(HEAD_DIM <= 64 || __CUDA_ARCH__ >= 800, "too much shared memory fo
 
 constexpr int kThreads = 128;
 constexpr int kWarpRows = BQ / 4;
+/// Blocks that a multiprocessor must have registers for: as many as fit without spills.
+constexpr int kMinBlocks = kIsFp32<T> || HEAD_DIM > 64 || __CUDA_ARCH__ < 800 ? 1 : 256 / BQ;
 constexpr int kRowBytes = HEAD_DIM * T_BYTES, kChunks = kRowBytes / 16;
 constexpr long long kPitch = 3 * HEADS * HEAD_DIM;  // elements from row to row of qkv
 using Warp = AttentionWarp<T, kWarpRows, HEAD_DIM>;
@@ -45,15 +47,14 @@ struct RowsCopy : TileCopy<Rows, kChunks, kThreads, kPitch * T_BYTES> {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, kMinBlocks)
     attention(const T* qkv, T* out, const int* cu_seqlens, const int* tiles, int n) {
   extern __shared__ __align__(128) unsigned char shared[];
   const int tile = blockIdx.x / HEADS, head = blockIdx.x % HEADS;
   const int sequence = tile < n ? tiles[2 * tile] : -1;
   if (sequence < 0) return;
   const int first_query = tiles[2 * tile + 1];
-  const long long first_row = cu_seqlens[sequence];
-  const int length = static_cast<int>(cu_seqlens[sequence + 1] - first_row);
+  const int first_row = cu_seqlens[sequence], length = cu_seqlens[sequence + 1] - first_row;
   const T* q = qkv + first_row * kPitch + head * HEAD_DIM;
   const T* k = q + HEADS * HEAD_DIM;
   const T* v = k + HEADS * HEAD_DIM;
@@ -107,7 +108,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     if (query >= length) break;
     const float4 bits =
         load_shared16(warp_queries + row * kRowBytes + swizzle<kChunks>(row, chunk) * 16);
-    T* to = out + ((first_row + query) * HEADS + head) * HEAD_DIM + chunk * (16 / T_BYTES);
-    *reinterpret_cast<float4*>(to) = bits;
+    const long long to = static_cast<long long>(first_row + query) * (HEADS * HEAD_DIM);
+    T* at = out + to + head * HEAD_DIM + chunk * (16 / T_BYTES);
+    *reinterpret_cast<float4*>(at) = bits;
   }
 }

@@ -11,9 +11,8 @@
 //! param  HEADS      int   1..1024
 //! param  HEAD_DIM   int   64..64
 //! param  WINDOW     int   0..1048576             0: full attention
-//! param  BQ         int   64..192 step 64        tile: queries of a block
+//! param  BQ         int   64..128 step 64        tile: queries of a block
 //! param  KEYS       int   64..128 step 64        keys of a block of keys; part of the result
-//! param  TURNS      word  no yes                 whether warpgroups start products in turn
 //! param  STAGES     int   2..6                   blocks of keys and values in flight
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
@@ -44,8 +43,6 @@ constexpr long long kPitch = 3 * HEADS * HEAD_DIM;  // elements from row to row 
 constexpr int kRowBytes = HEAD_DIM * T_BYTES;       // of a head: one row of the swizzle
 constexpr u32 kQueryBytes = BQ * kRowBytes, kKeyBytes = KEYS * kRowBytes;
 static_assert(kRowBytes == 128, "a row of a head is a row of the swizzle");
-// Queries stay in registers, unless three warpgroups have to share them.
-constexpr bool kQueriesInRegisters = kConsumers < 3;
 using Writer = WarpWriter<T, HEAD_DIM>;
 
 /// One tile of queries and one head, as the producer announces it. length -1: no more items.
@@ -211,26 +208,10 @@ class Producer {
   u32 waiting_[2] = {0, 0};  // barriers of the last two steps
 };
 
-/// Warpgroups start their products one after the other, so that one computes while the tensor cores
-/// work for another. All have the same number of turns: one for each block of keys.
-constexpr bool kInTurns = TURNS && kConsumers > 1;
-__device__ inline void wait_for_turn() {
-  if constexpr (kInTurns) {
-    asm volatile("bar.sync %0, 256;" ::"r"(1 + threadIdx.x / 128) : "memory");
-  }
-}
-__device__ inline void pass_turn() {
-  if constexpr (kInTurns) {
-    asm volatile("bar.arrive %0, 256;" ::"r"(1 + (threadIdx.x / 128 + 1) % kConsumers) : "memory");
-  }
-}
-
 /// A warpgroup's 64 queries.
 class Consumer {
  public:
-  __device__ explicit Consumer(const Layout& layout) : at_(layout) {
-    if (threadIdx.x / 128 == kConsumers - 1) pass_turn();
-  }
+  __device__ explicit Consumer(const Layout& layout) : at_(layout) {}
 
   /// False: there are no more items.
   __device__ bool work(T* out) {
@@ -239,10 +220,8 @@ class Consumer {
     Item item;
     item.load(at_.item());
     if (item.length < 0) return false;
-    if constexpr (kQueriesInRegisters) {
-      load_queries();
-      warp_arrive(at_.empty_queries());
-    }
+    load_queries();
+    warp_arrive(at_.empty_queries());
 
     const int group_query = item.first_query + threadIdx.x / 128 * 64;
     query_ = group_query + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
@@ -256,7 +235,6 @@ class Consumer {
       store(out, item, group_query);
     }
     skip(all.end - mine.end);
-    if constexpr (!kQueriesInRegisters) warp_arrive(at_.empty_queries());
     return true;
   }
 
@@ -276,8 +254,6 @@ class Consumer {
   __device__ void skip(int blocks) {
 #pragma unroll 1
     for (int i = 0; i < blocks; ++i) {
-      wait_for_turn();
-      pass_turn();
       wait_for(at_.full_keys(keys_.slot), keys_.parity);
       release_keys();
       wait_for(at_.full_values(values_.slot), values_.parity);
@@ -289,10 +265,8 @@ class Consumer {
     max_[0] = max_[1] = -kInfinity;
     sum_[0] = sum_[1] = 0;
     wait_for(at_.full_keys(keys_.slot), keys_.parity);
-    wait_for_turn();
     start();
     multiply_keys();
-    pass_turn();
     wait_for_products<0>();
     pin(s_);
     release_keys();
@@ -302,11 +276,9 @@ class Consumer {
     for (int block = range.first + 1; block < range.end; ++block) {
       wait_for(at_.full_values(values_.slot), values_.parity);
       wait_for(at_.full_keys(keys_.slot), keys_.parity);
-      wait_for_turn();
       start();
       multiply_keys();
       multiply_values(block - 1 > range.first);
-      pass_turn();
       wait_for_products<1>();
       pin(s_);
       release_keys();
@@ -333,21 +305,14 @@ class Consumer {
     pin(s_);
     pin(o_);
     pin(p_);
-    if constexpr (kQueriesInRegisters) pin(q_);
+    pin(q_);
     fence_products();
   }
 
   __device__ void multiply_keys() {
     const u64 keys = k_major_operand(at_.keys(keys_.slot));
-    const u64 queries = k_major_operand(at_.queries + threadIdx.x / 128 * 64 * kRowBytes);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (kQueriesInRegisters) {
-        multiply<T, KEYS>(s_, q_[i], keys + i * 32 / 16, i > 0);
-      } else {
-        multiply<T, KEYS>(s_, queries + i * 32 / 16, keys + i * 32 / 16, i > 0);
-      }
-    }
+    for (int i = 0; i < 4; ++i) multiply<T, KEYS>(s_, q_[i], keys + i * 32 / 16, i > 0);
     commit_products();
   }
 
@@ -473,7 +438,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x / 128 == kConsumers) {
     if constexpr (kConsumers == 2) shrink_registers<40>();
-    if constexpr (kConsumers == 3) shrink_registers<32>();
     let_next_kernel_start();
     wait_for_kernels_before();
     Producer producer(layout);
@@ -488,7 +452,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     producer.send_item({0, -1, 0, 0}, qkv);
   } else {
     if constexpr (kConsumers == 2) grow_registers<232>();
-    if constexpr (kConsumers == 3) grow_registers<160>();
     Consumer consumer(layout);
     while (consumer.work(out)) {
     }

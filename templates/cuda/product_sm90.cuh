@@ -2,8 +2,7 @@
 // whole product and work through a list of tiles. One thread of the last warpgroup, the producer,
 // copies slabs of 64 k of both operands into a ring of slots. The consumers, the other warpgroups,
 // either take tiles in turn, so that one multiplies while the other finishes and stores its tile;
-// slots are filled and freed in the order of the tiles, which is all that keeps them apart. Or they
-// share the rows of each tile, which is faster where a block has one tile only.
+// slots are filled and freed in the order of the tiles. Or they share the rows of each tile, which is faster where a block has one tile only.
 //
 // A cluster of blocks works on tiles below each other, in step: each block fetches its own rows of
 // a, and its share of w for all blocks of the cluster.
@@ -146,13 +145,25 @@ class ProductPipeline {
     TilePosition tile;
     advance(turn * kSlabs);
     for (int index = turn; tiles.get(index, tile); index += Shape::kTurns) {
+      if (index > 0) wait_for_turn(turn);
       multiply_tile(row, sums);
+      TilePosition next;
+      if (tiles.get(index + 1, next)) pass_turn((turn + 1) % Shape::kTurns);
       advance((Shape::kTurns - 1) * kSlabs);
       store_tile(tile, tile.row + row, sums);
     }
   }
 
  private:
+  /// Consumers multiply one after the other. Who ran ahead by a whole round of the ring could not
+  /// tell the phase it waits for from the one before: a barrier knows but their parity.
+  __device__ static void wait_for_turn(int turn) {
+    if constexpr (Shape::kTurns > 1) asm volatile("bar.sync %0, 256;" ::"r"(1 + turn) : "memory");
+  }
+  __device__ static void pass_turn(int turn) {
+    if constexpr (Shape::kTurns > 1) asm volatile("bar.arrive %0, 256;" ::"r"(1 + turn) : "memory");
+  }
+
   /// The product of the next tile in the ring, from `row` of the tile on.
   __device__ void multiply_tile(int row, Sums& sums) {
     constexpr int kBlocks = Shape::kGroupRows / 64;
