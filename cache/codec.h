@@ -12,7 +12,8 @@
 
 namespace laya::cache {
 
-/// A record as it is stored. A text is packed with zstd exactly if it is shorter than its plain size.
+/// A record as it is stored. A text is packed with zstd exactly if it is shorter than its plain
+/// size.
 struct StoredRecord {
   Digest digest;
   std::string producer;
@@ -31,7 +32,10 @@ StoredRecord encode(const Key& key, const Record& record);
 /// artifact), then the bytes of producer, metadata, key text and artifact.
 Digest checksum(const StoredRecord& stored);
 
-/// What the record counts for against the size cap.
+/// What a row takes beside its texts: ids, sizes, digests and three index entries.
+inline constexpr int64_t kRowOverhead = 160;
+
+/// What the record counts for against the size cap: kRowOverhead and the sizes of its texts.
 int64_t stored_bytes(const StoredRecord& stored);
 
 /// Whether `stored` is undamaged. All that follows is only called on undamaged records.

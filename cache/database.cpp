@@ -18,10 +18,10 @@ namespace {
 constexpr int64_t kApplicationId = 0x4c617961;  // "Laya"
 constexpr int64_t kFormatVersion = 1;
 
-// artifacts never changes but by whole rows; what changes with use is in a table of its own, because
-// an UPDATE rewrites the whole row. AUTOINCREMENT: an id is never used again, so a late recency
-// update cannot hit another record, and the newest record has the greatest id. totals is kept by
-// triggers, so that no statement can forget it.
+// artifacts never changes but by whole rows; what changes with use is in a table of its own,
+// because an UPDATE rewrites the whole row. AUTOINCREMENT: an id is never used again, so a late
+// recency update cannot hit another record, and the newest record has the greatest id. totals is
+// kept by triggers, so that no statement can forget it.
 constexpr char kSchema[] = R"sql(
   CREATE TABLE artifacts(
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -58,11 +58,12 @@ constexpr char kSchema[] = R"sql(
   PRAGMA user_version = 1;
 )sql";
 
-// The pages of a 50 KB artifact form a chain, so large pages mean few steps.
+// No memory map: a file that shrinks would end the host program. A small page cache: a record is
+// read once, so pages are worth keeping only while they are in the processor's cache.
 constexpr char kSettings[] = R"sql(
   PRAGMA mmap_size = 0;
   PRAGMA cell_size_check = ON;
-  PRAGMA cache_size = -4096;
+  PRAGMA cache_size = -512;
 )sql";
 
 std::string system_error(const std::string& what, int error) {
@@ -85,7 +86,7 @@ Attempt<void> create_private(const std::filesystem::path& file) {
   // this process holds on it.
   if (errno == EEXIST) return {};
   const int error = errno;
-  const Fault fault = error == ENOSPC || error == EDQUOT ? Fault::kFull
+  const Fault fault = error == ENOSPC || error == EDQUOT  ? Fault::kFull
                       : error == EROFS || error == EACCES ? Fault::kReadOnly
                                                           : Fault::kOther;
   return fail(fault, system_error("create " + file.string(), error));
@@ -98,8 +99,7 @@ Attempt<void> check_private(const std::filesystem::path& file) {
   }
   if (!S_ISREG(info.st_mode)) return fail(Fault::kForeign, file.string() + " is no regular file");
   if (info.st_uid != ::geteuid() && info.st_uid != 0) {
-    return fail(Fault::kForeign,
-                file.string() + " belongs to user " + std::to_string(info.st_uid));
+    return fail(Fault::kForeign, file.string() + " belongs to user " + std::to_string(info.st_uid));
   }
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return fail(Fault::kForeign, file.string() + " can be written by others");
@@ -121,15 +121,16 @@ Attempt<bool> is_ours(Connection& connection, const std::filesystem::path& file)
 
 Attempt<void> set_journal(Connection& connection, JournalMode journal) {
   const bool wal = journal == JournalMode::kWal;
-  LAYA_ASSIGN(const std::string mode, connection.text(wal ? "PRAGMA journal_mode = WAL"
-                                                          : "PRAGMA journal_mode = DELETE"));
+  LAYA_ASSIGN(const std::string mode,
+              connection.text(wal ? "PRAGMA journal_mode = WAL" : "PRAGMA journal_mode = DELETE"));
   if (mode != (wal ? "wal" : "delete")) {
     return fail(Fault::kOther, "the journal mode cannot be changed, it stays " + mode);
   }
   // WAL with NORMAL may lose the last commits in a power cut, but never tears one.
-  return connection.execute(wal ? "PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 8388608;"
-                                  "PRAGMA wal_autocheckpoint = 256"
-                                : "PRAGMA synchronous = FULL");
+  return connection.execute(
+      wal ? "PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 8388608;"
+            "PRAGMA wal_autocheckpoint = 256"
+          : "PRAGMA synchronous = FULL");
 }
 
 Attempt<void> create_tables(Connection& connection) {
@@ -148,6 +149,8 @@ Attempt<Connection> open_locked(const std::filesystem::path& file, JournalMode j
   if (rollback) LAYA_TRY(connection.text("PRAGMA locking_mode = EXCLUSIVE"));
   LAYA_TRY(connection.execute(kSettings));
   LAYA_ASSIGN(const bool ours, is_ours(connection, file));
+  // The pages of an artifact form a chain, so large pages mean few steps; larger ones than this
+  // make each small change of an index costly.
   if (!ours) LAYA_TRY(connection.execute("PRAGMA page_size = 16384"));
   LAYA_TRY(set_journal(connection, journal));
   if (!ours) LAYA_TRY(create_tables(connection));

@@ -12,13 +12,17 @@
 namespace laya::cache {
 namespace {
 
-bool is_set(const std::optional<std::string>& value) { return value && !value->empty(); }
+bool is_set(const std::optional<std::string>& value) {
+  return value && !value->empty();
+}
 
 bool is_absolute(const std::optional<std::string>& value) {
   return is_set(value) && value->front() == '/';
 }
 
-std::string error_text(int error) { return std::generic_category().message(error); }
+std::string error_text(int error) {
+  return std::generic_category().message(error);
+}
 
 constexpr std::string_view kAdvice = "; set LAYA_CACHE_DIR to a directory of your own";
 

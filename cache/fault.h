@@ -1,5 +1,5 @@
-// How the inside of cache/ reports failure: finer than Error, because the store answers each kind of
-// fault in its own way, and never shows it to a caller of find() or put(). Internal to cache/.
+// How the inside of cache/ reports failure: finer than Error, because the store answers each kind
+// of fault in its own way, and never shows it to a caller of find() or put(). Internal to cache/.
 #pragma once
 
 #include <string>

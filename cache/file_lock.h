@@ -1,5 +1,5 @@
-// A lock between processes (and between the Stores of one process) that the system releases when its
-// owner dies. Internal to cache/.
+// A lock between processes (and between the Stores of one process) that the system releases when
+// its owner dies. Internal to cache/.
 #pragma once
 
 #include <chrono>

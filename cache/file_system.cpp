@@ -1,5 +1,6 @@
-// The list of local file systems. Everything else counts as shared between hosts: NFS, SMB and CIFS,
-// Lustre, GPFS, Ceph, AFS, 9p, BeeGFS, OCFS2, GFS2, FUSE (which may be sshfs) and the unknown.
+// The list of local file systems. Everything else counts as shared between hosts: NFS, SMB and
+// CIFS, Lustre, GPFS, Ceph, AFS, 9p, BeeGFS, OCFS2, GFS2, FUSE (which may be sshfs) and the
+// unknown.
 #include "cache/file_system.h"
 
 #include <sys/vfs.h>
@@ -39,8 +40,8 @@ constexpr uint32_t kLocalTypes[] = {
 JournalMode journal_mode_for(int64_t type) {
   // All magic numbers have 32 bits; a 32-bit system hands out the upper half as negative numbers.
   const auto magic = static_cast<uint32_t>(type);
-  const bool local = std::find(std::begin(kLocalTypes), std::end(kLocalTypes), magic) !=
-                     std::end(kLocalTypes);
+  const bool local =
+      std::find(std::begin(kLocalTypes), std::end(kLocalTypes), magic) != std::end(kLocalTypes);
   return local ? JournalMode::kWal : JournalMode::kRollback;
 }
 

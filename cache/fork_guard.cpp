@@ -31,8 +31,12 @@ void after(bool in_child) {
   registry().mutex.unlock();
 }
 
-void after_in_parent() { after(false); }
-void after_in_child() { after(true); }
+void after_in_parent() {
+  after(false);
+}
+void after_in_child() {
+  after(true);
+}
 
 Registry& registry() {
   // Never destroyed: a fork may come while the program ends.
@@ -56,6 +60,8 @@ void unwatch_forks(ForkAware& object) {
   objects.erase(std::remove(objects.begin(), objects.end(), &object), objects.end());
 }
 
-bool is_unguarded_child() { return registry().pid != ::getpid(); }
+bool is_unguarded_child() {
+  return registry().pid != ::getpid();
+}
 
 }  // namespace laya::cache

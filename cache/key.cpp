@@ -67,7 +67,9 @@ Digest digest_of(std::string_view bytes) {
   return digest;
 }
 
-uint64_t checksum_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+uint64_t checksum_of(std::string_view bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
 
 KeyBuilder& KeyBuilder::field(std::string_view tag, std::string_view value) {
   for (const char c : tag) {

@@ -11,9 +11,12 @@ namespace {
 
 constexpr size_t kShortestPrefix = 4;
 
-Error error_of(const Failure& failure) { return {ErrorKind::kStoreError, failure.message, {}}; }
+Error error_of(const Failure& failure) {
+  return {ErrorKind::kStoreError, failure.message, {}};
+}
 
-/// A whole digest from its first digits and `filler` for the others; nothing if it has no such form.
+/// A whole digest from its first digits and `filler` for the others; nothing if it has no such
+/// form.
 std::optional<Digest> digest_from_prefix(std::string_view prefix, char filler) {
   std::string hex(prefix);
   Digest digest;
@@ -91,13 +94,14 @@ Result<std::vector<std::string>> SqliteStore::verify(bool repair) {
   std::vector<std::string> damaged;
   for (const int64_t id : ids) {
     // One record at a time, so that others can work meanwhile.
-    LAYA_ASSIGN(const auto row, result_of(attempt([&](Connection& connection) {
-                  return read_row(connection, id);
-                })));
+    LAYA_ASSIGN(
+        const auto row,
+        result_of(attempt([&](Connection& connection) { return read_row(connection, id); })));
     if (!row || is_sound(row->record)) continue;
     damaged.push_back(row->record.digest.hex());
     if (!repair) continue;
-    LAYA_TRY(result_of(attempt([&](Connection& connection) { return remove_row(connection, id); })));
+    LAYA_TRY(
+        result_of(attempt([&](Connection& connection) { return remove_row(connection, id); })));
   }
   return damaged;
 }
@@ -116,9 +120,9 @@ Attempt<void> SqliteStore::repair_structure() {
 
 Result<int64_t> SqliteStore::clear() {
   take_uses();
-  LAYA_ASSIGN(const int64_t removed, result_of(attempt([](Connection& connection) {
-                return remove_all_rows(connection);
-              })));
+  LAYA_ASSIGN(
+      const int64_t removed,
+      result_of(attempt([](Connection& connection) { return remove_all_rows(connection); })));
   // Gives the space back. Not worth an error: others may be reading.
   (void)attempt([](Connection& connection) -> Attempt<bool> {
     LAYA_TRY(connection.execute("VACUUM"));
@@ -127,6 +131,8 @@ Result<int64_t> SqliteStore::clear() {
   return removed;
 }
 
-Result<int64_t> SqliteStore::stored_bytes() { return result_of(attempt(total_bytes)); }
+Result<int64_t> SqliteStore::stored_bytes() {
+  return result_of(attempt(total_bytes));
+}
 
 }  // namespace laya::cache

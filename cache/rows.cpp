@@ -9,8 +9,9 @@
 namespace laya::cache {
 namespace {
 
-#define LAYA_ROW                                                                       \
-  "SELECT id, digest, producer, checksum, key_bytes, artifact_bytes, metadata, key_text, artifact " \
+#define LAYA_ROW                                                                           \
+  "SELECT id, digest, producer, checksum, key_bytes, artifact_bytes, metadata, key_text, " \
+  "artifact "                                                                              \
   "FROM artifacts "
 
 std::string_view bytes_of(const Digest& digest) {
@@ -91,8 +92,9 @@ Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record) {
                .run());
   const int64_t id = connection.last_id();
   LAYA_ASSIGN(const int64_t used, next_use(connection));
-  LAYA_TRY(Query(connection, "INSERT INTO usage(id, used, hits, stored_bytes) VALUES(?1, ?2, 0, ?3)",
-                 id, used, stored_bytes(record))
+  LAYA_TRY(Query(connection,
+                 "INSERT INTO usage(id, used, hits, stored_bytes) VALUES(?1, ?2, 0, ?3)", id, used,
+                 stored_bytes(record))
                .run());
   return id;
 }
@@ -116,9 +118,9 @@ Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& ids
   if (ids.empty()) return {};
   LAYA_ASSIGN(int64_t used, next_use(connection));
   for (const int64_t id : ids) {
-    LAYA_TRY(Query(connection, "UPDATE usage SET used = ?2, hits = hits + 1 WHERE id = ?1", id,
-                   used++)
-                 .run());
+    LAYA_TRY(
+        Query(connection, "UPDATE usage SET used = ?2, hits = hits + 1 WHERE id = ?1", id, used++)
+            .run());
   }
   return {};
 }
@@ -190,14 +192,17 @@ Attempt<bool> has_sound_structure(Connection& connection) {
 
 Attempt<void> repair_accounts(Connection& connection) {
   LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
-  LAYA_TRY(connection.execute(
-      "REINDEX;"
-      "DELETE FROM usage WHERE id NOT IN (SELECT id FROM artifacts);"
-      "INSERT INTO usage(id, used, hits, stored_bytes)"
-      " SELECT id, 0, 0, 160 + length(producer) + length(metadata) + length(key_text)"
-      " + length(artifact) FROM artifacts WHERE id NOT IN (SELECT id FROM usage);"
-      "DELETE FROM totals;"
-      "INSERT INTO totals SELECT coalesce(sum(stored_bytes), 0) FROM usage"));
+  LAYA_TRY(
+      connection.execute("REINDEX; DELETE FROM usage WHERE id NOT IN (SELECT id FROM artifacts)"));
+  LAYA_TRY(Query(connection,
+                 "INSERT INTO usage(id, used, hits, stored_bytes) "
+                 "SELECT id, 0, 0, ?1 + length(producer) + length(metadata) + length(key_text) + "
+                 "length(artifact) FROM artifacts WHERE id NOT IN (SELECT id FROM usage)",
+                 kRowOverhead)
+               .run());
+  LAYA_TRY(
+      connection.execute("DELETE FROM totals;"
+                         "INSERT INTO totals SELECT coalesce(sum(stored_bytes), 0) FROM usage"));
   return transaction.commit();
 }
 

@@ -57,8 +57,7 @@ int open_flags(Connection::Access access) {
   const int common =
       SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
   switch (access) {
-    case Connection::Access::kReadWrite:
-      return common | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    case Connection::Access::kReadWrite: return common | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     case Connection::Access::kReadOnly: return common | SQLITE_OPEN_READONLY;
     case Connection::Access::kImmutable: return common | SQLITE_OPEN_READONLY | SQLITE_OPEN_URI;
   }
@@ -67,10 +66,13 @@ int open_flags(Connection::Access access) {
 
 }  // namespace
 
-Statement::~Statement() { sqlite3_finalize(handle_); }
+Statement::~Statement() {
+  sqlite3_finalize(handle_);
+}
 
 Attempt<Connection> Connection::open(const std::filesystem::path& file, Access access) {
-  const std::string name = access == Access::kImmutable ? immutable_uri(file.native()) : file.native();
+  const std::string name =
+      access == Access::kImmutable ? immutable_uri(file.native()) : file.native();
   Connection connection;
   const int code = sqlite3_open_v2(name.c_str(), &connection.handle_, open_flags(access), nullptr);
   if (code != SQLITE_OK) {
@@ -81,10 +83,10 @@ Attempt<Connection> Connection::open(const std::filesystem::path& file, Access a
     return tl::make_unexpected(std::move(failure));
   }
   // A database may come from somebody else: its schema gets no say beyond plain tables.
-  for (const auto& [option, value] : {std::pair(SQLITE_DBCONFIG_DEFENSIVE, 1),
-                                      std::pair(SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
-                                      std::pair(SQLITE_DBCONFIG_ENABLE_VIEW, 0),
-                                      std::pair(SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)}) {
+  for (const auto& [option, value] :
+       {std::pair(SQLITE_DBCONFIG_DEFENSIVE, 1), std::pair(SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
+        std::pair(SQLITE_DBCONFIG_ENABLE_VIEW, 0),
+        std::pair(SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)}) {
     const int refused = sqlite3_db_config(connection.handle_, option, value, nullptr);
     if (refused != SQLITE_OK) {
       return tl::make_unexpected(failure_of(connection.handle_, refused));
@@ -123,7 +125,8 @@ Attempt<sqlite3_stmt*> Connection::statement(const char* sql) {
     if (text == sql) return prepared.get();
   }
   sqlite3_stmt* handle = nullptr;
-  const int code = sqlite3_prepare_v3(handle_, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, nullptr);
+  const int code =
+      sqlite3_prepare_v3(handle_, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, nullptr);
   if (code != SQLITE_OK) {
     Failure failure = failure_of(handle_, code);
     // All our SQL is fixed, so what does not compile finds another schema than ours.
@@ -134,9 +137,13 @@ Attempt<sqlite3_stmt*> Connection::statement(const char* sql) {
   return handle;
 }
 
-int64_t Connection::last_id() const { return sqlite3_last_insert_rowid(handle_); }
+int64_t Connection::last_id() const {
+  return sqlite3_last_insert_rowid(handle_);
+}
 
-int64_t Connection::changes() const { return sqlite3_changes64(handle_); }
+int64_t Connection::changes() const {
+  return sqlite3_changes64(handle_);
+}
 
 bool Connection::has_moved() const {
   int moved = 0;
@@ -144,7 +151,9 @@ bool Connection::has_moved() const {
   return code == SQLITE_OK && moved != 0;
 }
 
-bool Connection::is_read_only() const { return sqlite3_db_readonly(handle_, "main") == 1; }
+bool Connection::is_read_only() const {
+  return sqlite3_db_readonly(handle_, "main") == 1;
+}
 
 void Connection::checkpoint_on_close(bool on) {
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr);
@@ -204,7 +213,9 @@ Attempt<void> Query::run() {
   return {};
 }
 
-int64_t Query::integer(int column) const { return sqlite3_column_int64(statement_, column); }
+int64_t Query::integer(int column) const {
+  return sqlite3_column_int64(statement_, column);
+}
 
 std::string_view Query::blob(int column) const {
   const void* bytes = sqlite3_column_blob(statement_, column);

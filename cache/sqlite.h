@@ -64,7 +64,8 @@ class Connection {
   Attempt<int64_t> integer(const char* sql);
   Attempt<std::string> text(const char* sql);
 
-  /// The statement for `sql`, prepared at the first call. `sql` is a literal, told apart by address.
+  /// The statement for `sql`, prepared at the first call. `sql` is a literal, told apart by
+  /// address.
   Attempt<sqlite3_stmt*> statement(const char* sql);
 
   /// The id of the row inserted last.

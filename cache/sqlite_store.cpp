@@ -26,10 +26,13 @@ constexpr size_t kUsesPerFlush = 512;
 constexpr int64_t kRowsPerEviction = 64;
 
 /// Where an eviction ends, so that not every put() evicts.
-int64_t low_mark(int64_t max_bytes) { return max_bytes - max_bytes / 10; }
+int64_t low_mark(int64_t max_bytes) {
+  return max_bytes - max_bytes / 10;
+}
 
-/// With less than this on the disk, the file should not grow: the write-ahead log needs space before
-/// anything can be stored or evicted, so a disk that is really full leaves nothing to be done.
+/// With less than this on the disk, the file should not grow: the write-ahead log needs space
+/// before anything can be stored or evicted, so a disk that is really full leaves nothing to be
+/// done.
 constexpr int64_t kReservedBytes = 16 << 20;
 
 }  // namespace
@@ -111,8 +114,8 @@ void SqliteStore::recover(const FileIdentity& identity, std::string& notice) {
   const auto moved = move_aside(place_.file, identity, std::chrono::milliseconds(0));
   if (!moved || !*moved) return;
   recovered_ = true;
-  notice = place_.file.string() + " was damaged; it is now " +
-           damaged_file(place_.file).string() + " and a new one is started";
+  notice = place_.file.string() + " was damaged; it is now " + damaged_file(place_.file).string() +
+           " and a new one is started";
   const std::lock_guard lock(uses_mutex_);
   uses_.clear();  // Ids of the old file mean nothing in the new one.
 }
@@ -133,9 +136,8 @@ std::optional<Record> SqliteStore::find(const Key& key, std::string_view produce
 }
 
 std::optional<Record> SqliteStore::look_up(const Key& key, std::string_view producer) {
-  auto found = attempt([&](Connection& connection) {
-    return read_row(connection, key.digest, producer);
-  });
+  auto found =
+      attempt([&](Connection& connection) { return read_row(connection, key.digest, producer); });
   if (!found) {
     report(found.error());
     return std::nullopt;
@@ -238,8 +240,8 @@ Attempt<std::optional<int64_t>> SqliteStore::eviction_target(Connection& connect
 }
 
 void SqliteStore::trim(int64_t keep, int64_t last_put) {
-  const auto target = attempt(
-      [&](Connection& connection) { return eviction_target(connection, last_put); });
+  const auto target =
+      attempt([&](Connection& connection) { return eviction_target(connection, last_put); });
   if (!target) return report(target.error());
   for (int64_t removed = kRowsPerEviction; *target && removed == kRowsPerEviction;) {
     const auto evicted = attempt([&](Connection& connection) {
@@ -253,9 +255,8 @@ void SqliteStore::trim(int64_t keep, int64_t last_put) {
 
 void SqliteStore::drop(const Key& key, std::string_view producer) {
   if (place_.mode != StoreMode::kReadWrite) return;
-  const auto removed = attempt([&](Connection& connection) {
-    return remove_row(connection, key.digest, producer);
-  });
+  const auto removed =
+      attempt([&](Connection& connection) { return remove_row(connection, key.digest, producer); });
   if (!removed) report(removed.error());
 }
 
@@ -297,8 +298,8 @@ void SqliteStore::flush() {
 }
 
 StoreStats SqliteStore::stats() const {
-  return {counters_.hits,    counters_.misses, counters_.stores, counters_.damaged,
-          counters_.busy,    counters_.errors, counters_.evicted};
+  return {counters_.hits, counters_.misses, counters_.stores, counters_.damaged,
+          counters_.busy, counters_.errors, counters_.evicted};
 }
 
 void SqliteStore::warn(const std::string& message) const {

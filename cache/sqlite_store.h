@@ -1,8 +1,8 @@
 // The Store over one SQLite file. Internal to cache/.
 //
 // One connection behind one mutex: a hit holds it for some ten microseconds, and a connection per
-// thread would cost more to open than it could ever save. Packing, unpacking, checksums, waiting for
-// other processes and logging all happen without the mutex.
+// thread would cost more to open than it could ever save. Packing, unpacking, checksums, waiting
+// for other processes and logging all happen without the mutex.
 #pragma once
 
 #include <array>
@@ -107,9 +107,9 @@ class SqliteStore final : public Store, private ForkAware {
   Counters counters_;
   std::array<std::atomic<bool>, kFaults> warned_{};
 
-  std::mutex mutex_;           ///< guards connection_ and recovered_
+  std::mutex mutex_;  ///< guards connection_ and recovered_
   Connection connection_;
-  bool recovered_ = false;     ///< a damaged database was put aside; once is enough for one process
+  bool recovered_ = false;  ///< a damaged database was put aside; once is enough for one process
 
   std::mutex uses_mutex_;
   std::vector<int64_t> uses_;  ///< ids of records that were hit, in order, not yet written down

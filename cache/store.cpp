@@ -69,8 +69,9 @@ std::unique_ptr<Store> Store::open(StoreOptions options) {
   // Busy is for now only, the store tries again with each call.
   if (!connected && connected.error().fault != Fault::kBusy) {
     return keep_nothing(std::move(options),
-                        reason.empty() ? connected.error().message
-                                       : reason + ", nor is it a cache: " + connected.error().message);
+                        reason.empty()
+                            ? connected.error().message
+                            : reason + ", nor is it a cache: " + connected.error().message);
   }
   if (!reason.empty()) warn(options, reason + "; the cache is read, but nothing is added to it");
   return store;

@@ -59,7 +59,10 @@ struct EntryInfo {
 
 enum class StoreMode { kReadWrite, kReadOnly, kMemoryOnly };
 
-/// Thread-safe. Several processes may use one directory at once.
+/// Thread-safe. Several processes may use one directory at once. May be used on both sides of a
+/// fork(): parent and child each go on with connections of their own. (Where a process was made by a
+/// bare clone(), which runs no fork handlers, the child keeps nothing.)
+/// The log callback is called without a lock held.
 class Store {
  public:
   /// Opens or creates the store. Never fails: without a usable directory the store is read-only or
@@ -78,7 +81,8 @@ class Store {
   /// Removes a record that turned out to be unusable; an absent one is fine.
   virtual void drop(const Key& key, std::string_view producer) = 0;
 
-  /// Writes pending recency and hit counts. Also done in batches and on destruction.
+  /// Writes pending recency and hit counts. Also done with every put(), in large batches and on
+  /// destruction. Worth a call when a process has found what it needs: it may be killed later.
   virtual void flush() = 0;
 
   // --- Maintenance. These report their errors (kStoreError, kBadInput), since a person asked. ---
@@ -96,6 +100,7 @@ class Store {
   virtual Result<int64_t> stored_bytes() = 0;
 
   virtual StoreStats stats() const = 0;
+  /// As it was found when the store was opened; later faults show in stats() only.
   virtual StoreMode mode() const = 0;
   /// Why the mode is not kReadWrite; empty if it is.
   virtual const std::string& reason() const = 0;

@@ -102,7 +102,7 @@ TEST_CASE("a parent that cannot be written to is an error with its reason") {
     if (!test::become_ordinary_user()) return 2;
     const auto prepared = prepare_directory(temp.path() / "laya");
     return !prepared && prepared.error().message.find("Permission denied") != std::string::npos ? 0
-                                                                                                 : 1;
+                                                                                                : 1;
   });
   CHECK(status == 0);
 }

@@ -19,9 +19,9 @@ TEST_CASE("file systems between machines get the rollback journal") {
   // NFS, SMB, CIFS, SMB2, Lustre, GPFS, FUSE, Ceph, OpenAFS, kAFS, 9p, OCFS2, GFS2, BeeGFS, Coda,
   // NCP, OrangeFS, PanFS, VMware and VirtualBox shared folders
   for (const int64_t type :
-       {0x6969L, 0x517bL, 0xff534d42L, 0xfe534d42L, 0x0bd00bd0L, 0x47504653L, 0x65735546L,
+       {0x6969L,     0x517bL,     0xff534d42L, 0xfe534d42L, 0x0bd00bd0L, 0x47504653L, 0x65735546L,
         0x00c36400L, 0x5346414fL, 0x6b414653L, 0x01021997L, 0x7461636fL, 0x01161970L, 0x19830326L,
-        0x73757245L, 0x564cL, 0x20030528L, 0xaad7aaeaL, 0xbacbacbcL, 0x786f4256L}) {
+        0x73757245L, 0x564cL,     0x20030528L, 0xaad7aaeaL, 0xbacbacbcL, 0x786f4256L}) {
     CAPTURE(type);
     CHECK(journal_mode_for(type) == JournalMode::kRollback);
   }

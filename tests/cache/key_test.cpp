@@ -66,9 +66,10 @@ TEST_CASE("a tag outside the alphabet cannot pass for other fields") {
 }
 
 TEST_CASE("a text that KeyBuilder does not write is refused") {
-  for (const char* text : {"a", "a:", "a:1", "a:1:", "a:1:x", "a:1:xy\n", "a:2:x\n", "a:-1:\n",
-                           "a:01:x\n", "a:+1:x\n", ":1:x\n", "A:1:x\n", "a:99999999999999999999:x\n",
-                           "a:18446744073709551615:x\n", "a:1:x\nb"}) {
+  for (const char* text :
+       {"a", "a:", "a:1", "a:1:", "a:1:x", "a:1:xy\n", "a:2:x\n", "a:-1:\n", "a:01:x\n", "a:+1:x\n",
+        ":1:x\n", "A:1:x\n", "a:99999999999999999999:x\n", "a:18446744073709551615:x\n",
+        "a:1:x\nb"}) {
     CAPTURE(text);
     const auto parsed = parse_key(text);
     REQUIRE_FALSE(parsed);

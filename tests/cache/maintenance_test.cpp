@@ -56,7 +56,8 @@ TEST_CASE("show finds records by the beginning of the digest, with their key fie
 TEST_CASE("show refuses what is no beginning of a digest") {
   const TempDirectory temp;
   const auto store = Store::open(options_for(temp));
-  for (const std::string prefix : {"", "abc", "xyz1", "ABCD", "123456789012345678901234567890123"}) {
+  for (const std::string prefix :
+       {"", "abc", "xyz1", "ABCD", "123456789012345678901234567890123"}) {
     CAPTURE(prefix);
     const auto shown = store->show(prefix);
     REQUIRE_FALSE(shown);
@@ -100,8 +101,9 @@ TEST_CASE("verify mends counts that no longer agree") {
   }
   const int64_t bytes = *store->stored_bytes();
   RawDatabase(temp.database())
-      .execute("DELETE FROM usage WHERE id = 1; INSERT INTO usage VALUES(77, 1, 1, 12345);"
-               "UPDATE totals SET bytes = 5");
+      .execute(
+          "DELETE FROM usage WHERE id = 1; INSERT INTO usage VALUES(77, 1, 1, 12345);"
+          "UPDATE totals SET bytes = 5");
   CHECK(store->verify(true)->empty());
   CHECK(*store->stored_bytes() == bytes);
   CHECK(store->list()->size() == 3);
@@ -114,14 +116,16 @@ TEST_CASE("a lost total is mended by the next put, without losing records") {
   REQUIRE(store->put(key_of("k"), record_of(1)));
   // What bit rot can do and a constraint would prevent.
   RawDatabase(temp.database())
-      .execute("PRAGMA writable_schema = ON;"
-               "UPDATE sqlite_schema SET sql = replace(sql, 'bytes INTEGER NOT NULL)', 'bytes INTEGER)')"
-               " WHERE name = 'totals'");
+      .execute(
+          "PRAGMA writable_schema = ON;"
+          "UPDATE sqlite_schema SET sql = replace(sql, 'bytes INTEGER NOT NULL)', 'bytes INTEGER)')"
+          " WHERE name = 'totals'");
   RawDatabase(temp.database()).execute("UPDATE totals SET bytes = NULL");
   RawDatabase(temp.database())
-      .execute("PRAGMA writable_schema = ON;"
-               "UPDATE sqlite_schema SET sql = replace(sql, 'bytes INTEGER)', 'bytes INTEGER NOT NULL)')"
-               " WHERE name = 'totals'");
+      .execute(
+          "PRAGMA writable_schema = ON;"
+          "UPDATE sqlite_schema SET sql = replace(sql, 'bytes INTEGER)', 'bytes INTEGER NOT NULL)')"
+          " WHERE name = 'totals'");
   const auto next = Store::open(options_for(temp));
   CHECK(next->put(key_of("l"), record_of(2)));
   CHECK(next->find(key_of("k"), "maker-1"));

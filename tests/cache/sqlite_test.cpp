@@ -111,7 +111,9 @@ TEST_CASE("links in the path are refused, missing files only made when writing")
   const TempDirectory temp;
   CHECK_FALSE(Connection::open(temp.database(), Connection::Access::kReadOnly));
   CHECK_FALSE(Connection::open(temp.database(), Connection::Access::kImmutable));
-  { open_with_table(temp); }
+  {
+    open_with_table(temp);
+  }
   const auto link = temp.path() / "link";
   std::filesystem::create_symlink(temp.database(), link);
   const auto refused = Connection::open(link, Connection::Access::kReadWrite);
@@ -124,7 +126,9 @@ TEST_CASE("an immutable connection finds its file under any name") {
     CAPTURE(name);
     const TempDirectory temp(name);
     std::filesystem::create_directories(temp.path());
-    { open_with_table(temp); }
+    {
+      open_with_table(temp);
+    }
     auto connection = Connection::open(temp.database(), Connection::Access::kImmutable);
     REQUIRE(connection);
     CHECK(*connection->integer("SELECT count(*) FROM t") == 0);

@@ -47,7 +47,8 @@ TEST_CASE("a writer that keeps the lock costs a put, not a hit and not the data"
 TEST_CASE("with the rollback journal a busy find is a miss that is counted") {
   const TempDirectory temp;
   Log log;
-  SqliteStore store(impatient(temp, log), {temp.database(), JournalMode::kRollback, StoreMode::kReadWrite, ""});
+  SqliteStore store(impatient(temp, log),
+                    {temp.database(), JournalMode::kRollback, StoreMode::kReadWrite, ""});
   REQUIRE(store.connect());
   REQUIRE(store.put(key_of("k"), record_of(1)));
   {

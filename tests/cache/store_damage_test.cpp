@@ -1,5 +1,5 @@
-// Damage of every kind, done to real files: a damaged record or database costs a miss and is counted,
-// never a wrong answer, and the store works on.
+// Damage of every kind, done to real files: a damaged record or database costs a miss and is
+// counted, never a wrong answer, and the store works on.
 #include <functional>
 
 #include "cache/sqlite_store.h"
@@ -28,8 +28,8 @@ TEST_CASE("a record with one flipped bit is dropped and counted, the others stay
     const auto store = Store::open(options_for(temp, &log));
     REQUIRE(store->put(key_of("good"), record_of(1)));
     REQUIRE(store->put(key_of("bad"), record_of(2)));
-    RawDatabase(temp.database()).execute("UPDATE artifacts SET " + change +
-                                         " WHERE id = (SELECT max(id) FROM artifacts)");
+    RawDatabase(temp.database())
+        .execute("UPDATE artifacts SET " + change + " WHERE id = (SELECT max(id) FROM artifacts)");
     CHECK_FALSE(store->find(key_of("bad"), "maker-1"));
     CHECK(store->stats().damaged == 1);
     CHECK(log.count("damaged") == 1);
@@ -56,8 +56,7 @@ TEST_CASE("a record under the digest or producer of another one is dropped") {
     raw.execute("CREATE TEMP TABLE first AS SELECT digest, producer FROM artifacts WHERE id = 1");
     raw.execute("DELETE FROM artifacts WHERE id = 1");
     const bool digest = column == "digest";
-    raw.execute("UPDATE artifacts SET " + column + " = (SELECT " + column +
-                " FROM first)");
+    raw.execute("UPDATE artifacts SET " + column + " = (SELECT " + column + " FROM first)");
     CHECK_FALSE(store->find(key_of(digest ? "mine" : "theirs"), digest ? "maker-2" : "maker-1"));
     CHECK(store->stats().damaged == 1);
     CHECK(store->list()->empty());

@@ -1,4 +1,5 @@
-// The size cap: what goes first, how far down, and that hits count without being written one by one.
+// The size cap: what goes first, how far down, and that hits count without being written one by
+// one.
 #include <thread>
 
 #include "tests/cache/support.h"
@@ -12,7 +13,9 @@ using test::RawDatabase;
 using test::record_of;
 using test::TempDirectory;
 
-std::string name_of(int i) { return "k" + std::to_string(i); }
+std::string name_of(int i) {
+  return "k" + std::to_string(i);
+}
 
 /// Room for ten records of record_of().
 StoreOptions small_options(const TempDirectory& temp) {
@@ -24,7 +27,9 @@ StoreOptions small_options(const TempDirectory& temp) {
   return options;
 }
 
-bool has(Store& store, int i) { return store.find(key_of(name_of(i)), "maker-1").has_value(); }
+bool has(Store& store, int i) {
+  return store.find(key_of(name_of(i)), "maker-1").has_value();
+}
 
 TEST_CASE("over the cap the least recently used records go, down to nine tenths") {
   const TempDirectory temp;
@@ -115,8 +120,9 @@ TEST_CASE("recency is no time: records from the future neither stay nor break an
   const auto store = Store::open(options);
   for (int i = 0; i < 10; ++i) REQUIRE(store->put(key_of(name_of(i)), record_of(0)));
   RawDatabase(temp.database())
-      .execute("UPDATE artifacts SET created_at = 99999999999 WHERE id <= 5;"
-               "UPDATE artifacts SET created_at = -5 WHERE id > 5");
+      .execute(
+          "UPDATE artifacts SET created_at = 99999999999 WHERE id <= 5;"
+          "UPDATE artifacts SET created_at = -5 WHERE id > 5");
   CHECK(has(*store, 9));
   REQUIRE(store->put(key_of(name_of(10)), record_of(0)));
   CHECK_FALSE(has(*store, 0));

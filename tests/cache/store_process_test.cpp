@@ -186,7 +186,8 @@ TEST_CASE("a fork while other threads use the store leaves parent and child with
   CHECK(store->verify(false)->empty());
 }
 
-TEST_CASE("a fork that runs no handlers leaves the child without a store, and the parent unharmed") {
+TEST_CASE(
+    "a fork that runs no handlers leaves the child without a store, and the parent unharmed") {
 #ifdef __SANITIZE_THREAD__
   MESSAGE("[SKIP] a bare fork() system call is beyond the thread sanitizer");
 #else

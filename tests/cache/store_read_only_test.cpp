@@ -1,5 +1,5 @@
-// Places that cannot be written: an existing cache is read, nothing else is promised. Root can write
-// everywhere, so these tests give root up in a child.
+// Places that cannot be written: an existing cache is read, nothing else is promised. Root can
+// write everywhere, so these tests give root up in a child.
 #include <sys/stat.h>
 
 #include "tests/cache/support.h"

@@ -87,7 +87,8 @@ TEST_CASE("any bytes can be stored") {
   KeyBuilder builder;
   builder.field("source", std::string("a\0'\";\n\xff", 8));
   const Key key = std::move(builder).finish();
-  const Record record{std::string("m\0'", 3), std::string("\0\xfe", 2), "'; DROP TABLE artifacts; --"};
+  const Record record{std::string("m\0'", 3), std::string("\0\xfe", 2),
+                      "'; DROP TABLE artifacts; --"};
   REQUIRE(store->put(key, record));
   CHECK(same(*store->find(key, record.producer), record));
   const Record empty{"m", "", ""};
@@ -141,7 +142,8 @@ TEST_CASE("no file of the store is left open in a program that is started") {
 }
 
 TEST_CASE("odd characters in the path are only characters") {
-  for (const std::string name : {"a b'ü日本?#%", "%41?mode=memory", "file::memory:", "\"quoted\"", "\n"}) {
+  for (const std::string name :
+       {"a b'ü日本?#%", "%41?mode=memory", "file::memory:", "\"quoted\"", "\n"}) {
     CAPTURE(name);
     const TempDirectory temp(name);
     REQUIRE(Store::open(options_for(temp))->put(key_of("k"), record_of(1)));
@@ -220,7 +222,8 @@ TEST_CASE("a database that others can write to, or that is a link, is not used")
 TEST_CASE("the database of somebody else is left exactly as it is") {
   const TempDirectory temp;
   std::filesystem::create_directories(temp.path());
-  test::RawDatabase(temp.database()).execute("CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1)");
+  test::RawDatabase(temp.database())
+      .execute("CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1)");
   REQUIRE(::chmod(temp.database().c_str(), 0600) == 0);
   const std::string before = test::read_file(temp.database());
   Log log;
@@ -231,7 +234,7 @@ TEST_CASE("the database of somebody else is left exactly as it is") {
 TEST_CASE("a database of another format version is left exactly as it is") {
   const TempDirectory temp;
   for (const std::string version : {"PRAGMA user_version = 0", "PRAGMA user_version = 2",
-                              "PRAGMA user_version = 1; PRAGMA application_id = 7"}) {
+                                    "PRAGMA user_version = 1; PRAGMA application_id = 7"}) {
     REQUIRE(Store::open(options_for(temp))->put(key_of("k"), record_of(1)));
     test::RawDatabase(temp.database()).execute(version);
     const std::string before = test::read_file(temp.database());

@@ -1,5 +1,5 @@
-// What the tests of cache/ share: temporary directories, sample keys and records, a log to look into,
-// raw SQL on a database, and code that runs in a child process.
+// What the tests of cache/ share: temporary directories, sample keys and records, a log to look
+// into, raw SQL on a database, and code that runs in a child process.
 #pragma once
 
 #include <doctest/doctest.h>
