@@ -20,10 +20,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-DType default_dtype(const jit::Target& target) {
-  return target.backend == jit::Backend::kCpu ? DType::kF32 : DType::kF16;
-}
-
 int default_in_flight(const jit::Device& device) {
   return device.target().backend == jit::Backend::kCpu ? std::max(1, device.processor_count()) : 1;
 }

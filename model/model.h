@@ -27,8 +27,8 @@
 namespace laya::model {
 
 struct ModelOptions {
-  /// Of matrices and activations; sums, norms and the residual stream are fp32 anyway. Default: the
-  /// closest to fp32 that is fast: fp16 on a GPU, fp32 on the CPU.
+  /// Of matrices and activations; sums, norms and the residual stream are fp32 anyway.
+  /// Default: default_dtype() of the device's target.
   std::optional<DType> dtype = {};
   /// Shape classes (rounded sizes of a batch) whose work is kept as a recorded graph, per batch in
   /// flight; least recently used goes first; 0: none. Ignored where the device has no graphs.

@@ -98,6 +98,10 @@ std::vector<jit::KernelSpec> Plan::specs() const {
   return specs;
 }
 
+DType default_dtype(const jit::Target& target) {
+  return target.backend == jit::Backend::kCpu ? DType::kF32 : DType::kF16;
+}
+
 Result<void> check_precision(DType compute, const jit::Target& target) {
   const bool is_cpu = target.backend == jit::Backend::kCpu;
   const bool has_bf16 = !is_cpu && jit::compute_capability(target) >= 80;

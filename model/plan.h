@@ -58,6 +58,10 @@ struct Plan {
 /// Precondition: the target's processor has `precision.compute` (see check_precision()).
 Plan make_plan(const Config& config, Precision precision, const jit::Target& target);
 
+/// What a model computes in unless told otherwise, the closest to fp32 that is fast: fp16 on a GPU,
+/// fp32 on the CPU.
+DType default_dtype(const jit::Target& target);
+
 /// kBadInput where a target cannot compute in a dtype, with those it can: CPU fp32; CUDA fp32, fp16
 /// and, from compute capability 8.0, bf16.
 Result<void> check_precision(DType compute, const jit::Target& target);
