@@ -85,7 +85,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, kMinBlocks)
   const u32 warp_queries = queries + warp * kWarpRows * kRowBytes;
   const Band<kWarpRows, WINDOW> band{first_query + warp * kWarpRows, length};
   Warp state(warp_queries, ring + 4 * kKeyBytes + warp * Warp::kScratchBytes);
-  state.load_queries();
   u32 slot = ring, next_slot = ring + 2 * kKeyBytes;
 #pragma unroll 1
   for (int key = first_key; key < end_key; key += Warp::kKeys) {

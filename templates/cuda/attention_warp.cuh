@@ -30,18 +30,6 @@ class AttentionWarp {
     for (int i = 0; i < kRowTiles; ++i) top_[i][0] = top_[i][1] = -kInfinity;
   }
 
-  __device__ void load_queries() {
-    const u32 row = q_ + lane() % 16 * kRowBytes,
-              chunk = swizzle<kChunks>(lane(), lane() / 16) * 16;
-#pragma unroll
-    for (int i = 0; i < kRowTiles; ++i) {
-#pragma unroll
-      for (int step = 0; step < HeadDim / 16; ++step) {
-        load_matrices(queries_[i][step], row + i * 16 * kRowBytes + (chunk ^ step * 32));
-      }
-    }
-  }
-
   /// Takes in kKeys keys from `key` on, whose tiles are at `k` and `v`.
   template <class Mask>
   __device__ void add_keys(u32 k, u32 v, int key, const Mask& mask) {
@@ -82,20 +70,28 @@ class AttentionWarp {
 
   __device__ static int lane() { return threadIdx.x % 32; }
 
-  /// scores = q * k^T, not yet scaled.
+  /// scores = q * k^T, not yet scaled. The queries are read again for each block of keys: held in
+  /// registers they would cost another block's place on the multiprocessor.
   __device__ void multiply_keys(float (&scores)[kRowTiles][kKeyTiles][4], u32 k) const {
-    const u32 row = k + (lane() / 16 * 8 + lane() % 8) * kRowBytes;
-    const u32 chunk = swizzle<kChunks>(lane(), lane() / 8 % 2) * 16;
-#pragma unroll
+    const u32 q_row = q_ + lane() % 16 * kRowBytes;
+    const u32 k_row = k + (lane() / 16 * 8 + lane() % 8) * kRowBytes;
+    const u32 q_chunk = swizzle<kChunks>(lane(), lane() / 16) * 16;
+    const u32 k_chunk = swizzle<kChunks>(lane(), lane() / 8 % 2) * 16;
+#pragma unroll 1
     for (int step = 0; step < HeadDim / 16; ++step) {
+      u32 queries[kRowTiles][4];
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) {
+        load_matrices(queries[i], q_row + i * 16 * kRowBytes + (q_chunk ^ step * 32));
+      }
 #pragma unroll
       for (int j = 0; j < kKeyTiles / 2; ++j) {
         u32 keys[4];
-        load_matrices(keys, row + j * 16 * kRowBytes + (chunk ^ step * 32));
+        load_matrices(keys, k_row + j * 16 * kRowBytes + (k_chunk ^ step * 32));
 #pragma unroll
         for (int i = 0; i < kRowTiles; ++i) {
-          multiply_add<Elem>(scores[i][2 * j], queries_[i][step], keys[0], keys[1]);
-          multiply_add<Elem>(scores[i][2 * j + 1], queries_[i][step], keys[2], keys[3]);
+          multiply_add<Elem>(scores[i][2 * j], queries[i], keys[0], keys[1]);
+          multiply_add<Elem>(scores[i][2 * j + 1], queries[i], keys[2], keys[3]);
         }
       }
     }
@@ -182,7 +178,6 @@ class AttentionWarp {
   }
 
   u32 q_;
-  u32 queries_[kRowTiles][HeadDim / 16][4];
   float output_[kRowTiles][kValueTiles][4] = {};
   float top_[kRowTiles][2];       // largest score so far, unscaled
   float sum_[kRowTiles][2] = {};  // of probabilities; this lane's part
@@ -202,8 +197,6 @@ class AttentionWarp<fp32, Rows, HeadDim> {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) top_[i] = -kInfinity;
   }
-
-  __device__ void load_queries() {}  // read where they are
 
   template <class Mask>
   __device__ void add_keys(u32 k, u32 v, int key, const Mask& mask) {

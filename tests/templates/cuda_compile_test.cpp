@@ -34,7 +34,7 @@ std::vector<jit::KernelSpec> kernels(const jit::Target& target, DType dtype) {
           largest(model::gemm_geglu_op(target, dtype, 1152, 768)),
           largest(model::final_norm_op(target, dtype, 1024)),
           largest(model::rope_op(target, dtype, 12, 64)),
-          largest(model::attention_op(target, dtype, 12, 64, 64))};
+          largest(model::attention_op(target, dtype, 16, 64, 64))};
 }
 
 TEST_CASE("CUDA kernels compile for 7.5 and 8.0 without spills") {
