@@ -90,7 +90,7 @@ jit::Param yes_no(const char* name, bool value) {
 
 std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   constexpr int64_t kRows[] = {32768, 4096, 2048, 1024, 512, 256, 128, 64};
-  constexpr double kWorthAnotherKernel = 1.1;
+  constexpr double kWorthAnotherKernel = 1.25;
   const Product p = product_of(base);
   std::vector<Tile> tiles;
   ProductTile last{};
@@ -111,7 +111,7 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
 std::vector<Tile> attention_tiles(const jit::KernelSpec& base) {
   if (int_param(base, "HEAD_DIM") != 64) return {};
   const bool is_full = int_param(base, "WINDOW") == 0;
-  return {attention_tile(base, {128, is_full ? 128 : 64, false}, kAnyRows)};
+  return {attention_tile(base, 128, is_full ? 128 : 64, kAnyRows)};
 }
 
 }  // namespace
@@ -144,18 +144,18 @@ std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64
   return tiles;
 }
 
-Tile attention_tile(const jit::KernelSpec& base, const AttentionTile& t, int64_t max_rows) {
-  const int64_t slot_bytes = t.keys * 256 + 32, fixed_bytes = t.queries * 272 + 32;
+Tile attention_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys, int64_t max_rows) {
+  const int64_t slot_bytes = keys * 256 + 32, fixed_bytes = queries * 272 + 32;
   const int64_t stage_count = std::min<int64_t>(4, (kSharedBytes - fixed_bytes) / slot_bytes);
   LaunchRule rule;
-  rule.rows_per_block = t.queries;
+  rule.rows_per_block = queries;
   rule.blocks_per_group = int_param(base, "HEADS");
-  rule.threads = static_cast<uint32_t>(2 * t.queries + 128);
+  rule.threads = static_cast<uint32_t>(2 * queries + 128);
   rule.dynamic_shared_bytes = static_cast<uint32_t>(fixed_bytes + stage_count * slot_bytes);
   rule.max_blocks = kProcessors;
   return {max_rows,
-          {param("BQ", t.queries), param("KEYS", t.keys), yes_no("TURNS", t.turns),
-           param("STAGES", stage_count), param("SPIN_LIMIT", 0)},
+          {param("BQ", queries), param("KEYS", keys), param("STAGES", stage_count),
+           param("SPIN_LIMIT", 0)},
           rule,
           base.template_name() + "_sm90"};
 }

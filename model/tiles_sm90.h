@@ -19,14 +19,9 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& tile, int64_t 
 /// All tiles that product_tile() accepts, the one that should be fastest for `rows` rows first.
 std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64_t rows);
 
-/// The tile of attention_sm90: queries, keys in a block of keys, and whether warpgroups start their
-/// products in turn. For one operation all tiles must have the same `keys`: the results depend on
-/// it.
-struct AttentionTile {
-  int64_t queries, keys;
-  bool turns;
-};
-Tile attention_tile(const jit::KernelSpec& base, const AttentionTile& tile, int64_t max_rows);
+/// The tile of attention_sm90 with `queries` queries and blocks of `keys` keys. For one operation
+/// all tiles must have the same `keys`: the results depend on it.
+Tile attention_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys, int64_t max_rows);
 
 /// As cuda_tiles(). Empty where there is no Hopper version: other targets, fp32, other templates.
 std::vector<Tile> sm90_tiles(const jit::KernelSpec& base);

@@ -353,8 +353,9 @@ Result<int> Driver::occupancy(CUctx_st* context, CUkern_st* kernel, int threads,
   return blocks;
 }
 
-Result<void> Driver::encode_map(TensorMapBytes& map, const TensorMapShape& shape, void* data,
-                                int64_t rows) const {
+Result<void> Driver::encode_map(CUctx_st* context, TensorMapBytes& map, const TensorMapShape& shape,
+                                void* data, int64_t rows) const {
+  const CurrentContext current(table_, context);
   static_assert(sizeof(TensorMapBytes) == sizeof(CUtensorMap));
   const bool is_wide = shape.dtype == "fp32";
   const CUtensorMapDataType type = is_wide                 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32

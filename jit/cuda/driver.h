@@ -108,8 +108,8 @@ class Driver {
   Result<int> occupancy(CUctx_st* context, CUkern_st* kernel, int threads,
                         size_t dynamic_shared_bytes) const;
   /// Writes the tensor map of a matrix of `rows` rows at device address `data` to `map`.
-  Result<void> encode_map(TensorMapBytes& map, const TensorMapShape& shape, void* data,
-                          int64_t rows) const;
+  Result<void> encode_map(CUctx_st* context, TensorMapBytes& map, const TensorMapShape& shape,
+                          void* data, int64_t rows) const;
   /// Takes no lock of ours and allocates nothing.
   Result<void> launch(CUctx_st* context, CUstream_st* stream, CUkern_st* kernel,
                       const LaunchShape& shape, void* const* values) const;

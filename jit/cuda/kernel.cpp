@@ -124,7 +124,7 @@ Result<void> CudaKernel::launch_with_maps(const CudaDevice& device, const CudaSt
                              ? arg.map.rows
                              : *static_cast<const int32_t*>(values[arg.map.rows_arg]);
     void* const data = *static_cast<void* const*>(values[i]);
-    LAYA_TRY(driver_.encode_map(maps[count], arg.map, data, rows));
+    LAYA_TRY(driver_.encode_map(device.context(), maps[count], arg.map, data, rows));
     patched[i] = &maps[count++];
   }
   return driver_.launch(device.context(), queue.handle(), kernel_, shape, patched.data());

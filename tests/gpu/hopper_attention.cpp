@@ -157,19 +157,13 @@ struct AttentionRun {
 std::vector<model::Variant> variants_of(const jit::KernelSpec& base, const Flags& flags) {
   std::vector<model::Tile> tiles = model::sm90_tiles(base);
   const int64_t keys = model::int_param(base, "WINDOW") > 0 ? 64 : 128;
-  for (const model::AttentionTile tile : {model::AttentionTile{128, keys, true},
-                                          {192, keys, false},
-                                          {192, keys, true},
-                                          {64, keys, false}}) {
-    tiles.push_back(model::attention_tile(base, tile, INT64_MAX));
-  }
+  tiles.push_back(model::attention_tile(base, 64, keys, INT64_MAX));
   return to_variants(base, tiles, flags);
 }
 
 std::string tile_text(const model::Variant& variant) {
   return std::to_string(model::int_param(variant.spec, "BQ")) + "x" +
-         std::to_string(model::int_param(variant.spec, "KEYS")) +
-         (model::word_param(variant.spec, "TURNS") == "yes" ? ",turns" : "");
+         std::to_string(model::int_param(variant.spec, "KEYS"));
 }
 
 void check_attention(const Gpu& gpu, const Flags& flags) {
