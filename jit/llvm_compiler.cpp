@@ -83,10 +83,11 @@ Installation find_installation() {
   Installation found;
   const fs::path component = find_file(component_folders(), kComponentName);
   if (component.empty()) {
-    found.reason = std::string(kComponentName) +
-                   (kIsBuilt ? " is not beside this program or in its lib folder; install it again"
-                             : " was not built, since LLVM was missing; install llvm-19-dev, "
-                               "libclang-19-dev and libclang-cpp19-dev and build again");
+    found.reason =
+        std::string(kComponentName) +
+        (kIsBuilt ? " is not beside this program nor in its lib folder; build or install Laya again"
+                  : " was not built, since LLVM was missing; install llvm-19-dev, "
+                    "libclang-19-dev and libclang-cpp19-dev and build again");
     return found;
   }
   std::string identity;
