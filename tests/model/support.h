@@ -60,9 +60,15 @@ inline std::shared_ptr<jit::Device> cpu_device() {
   return cpu;
 }
 
-/// The host's CPU and, where there is one, the first GPU.
+/// The host's CPU, where it has a compiler, and the first GPU, where there is one.
 inline std::vector<std::shared_ptr<jit::Device>> devices() {
-  std::vector<std::shared_ptr<jit::Device>> found = {cpu_device()};
+  std::vector<std::shared_ptr<jit::Device>> found;
+  const jit::Compiler& compiler = shared_engine()->compiler(jit::Backend::kCpu);
+  if (compiler.identity().empty()) {
+    MESSAGE("[SKIP] CPU: " << compiler.unavailable_reason());
+  } else {
+    found.push_back(cpu_device());
+  }
   if (auto gpu = jit::open_cuda_device(0)) {
     found.push_back(*gpu);
   } else {
