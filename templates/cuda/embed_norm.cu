@@ -20,7 +20,9 @@
 // Launch: grid.x = ceil(rows / ROWS), block.x = ROWS * ROW_THREADS. No dynamic shared memory.
 #include "norm.cuh"
 
-extern "C" __global__ void __launch_bounds__(ROWS* ROW_THREADS)
+constexpr int kThreads = ROWS * ROW_THREADS;
+
+extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
     embed_norm(const int* ids, const E* table, const float* weight, float* x, T* a, float eps,
                int rows) {
   const int row = blockIdx.x * ROWS + threadIdx.x / ROW_THREADS;

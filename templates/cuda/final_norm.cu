@@ -23,7 +23,9 @@
 // Launch: grid.x = ceil(rows / ROWS), block.x = ROWS * ROW_THREADS. No dynamic shared memory.
 #include "norm.cuh"
 
-extern "C" __global__ void __launch_bounds__(ROWS* ROW_THREADS)
+constexpr int kThreads = ROWS * ROW_THREADS;
+
+extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
     final_norm(float* x, const T* delta, const float* weight, const float* type_table,
                const int* types, const float* norm_weight, const float* norm_bias, T* out,
                float eps, int rows) {

@@ -6,6 +6,12 @@
 #include "reduce.cuh"
 #include "types.cuh"
 
+/// Blocks of `threads` that a multiprocessor must have registers for: enough to keep its memory
+/// pipe full, and few enough that a row stays in registers.
+__device__ constexpr int norm_blocks(int threads) {
+  return threads < 768 ? 768 / threads : 1;
+}
+
 /// One row of D columns spread over Threads threads: a power of two, at least a warp. A block
 /// holds whole rows: its thread t works on row t / Threads of the block.
 template <int D, int Threads>
