@@ -37,15 +37,16 @@ with_lock() {
 
 configure_and_build() {
   local preset=$1 log
+  shift
   log="$root/build/$preset-configure.log"
   cd "$root" || return
   cmake --preset "$preset" >"$log" 2>&1 || { cat "$log" >&2; die "cmake --preset $preset failed"; }
   # What this build goes without.
   grep -E 'without GPU targets|no CPU compiler' "$log" || true
-  NINJA_STATUS='[%f/%t %p, %es] ' cmake --build --preset "$preset"
+  NINJA_STATUS='[%f/%t %p, %es] ' cmake --build --preset "$preset" --target "$@"
 }
 
-# build_preset PRESET: configures and builds; ninja prints its progress.
+# build_preset PRESET TARGET...: configures and builds; ninja prints its progress.
 build_preset() {
-  with_lock "$1" configure_and_build "$1"
+  with_lock "$1" configure_and_build "$@"
 }
