@@ -84,7 +84,8 @@ struct Cursor {
 };
 
 /// Addresses in shared memory. Barriers say that something has arrived (full) or that all consumers
-/// have read it (empty).
+/// have read it (empty). Queries are read by ordinary instructions of every thread, so every thread
+/// arrives at their barriers; keys and values are read by the tensor cores for whole warps.
 struct Layout {
   u32 queries, ring, staging, barriers;
 
@@ -105,13 +106,13 @@ struct Layout {
 
   /// By one thread.
   __device__ void init() const {
-    constexpr u32 kProducerWarps = 4, kConsumerWarps = 4 * kConsumers;
-    init_barrier(full_queries(), kProducerWarps);
-    init_barrier(empty_queries(), kConsumerWarps);
+    constexpr u32 kProducers = 128, kConsumerWarps = 4 * kConsumers;
+    init_barrier(full_queries(), kProducers);
+    init_barrier(empty_queries(), 128 * kConsumers);
     for (int i = 0; i < STAGES; ++i) {
-      init_barrier(full_keys(i), kProducerWarps);
+      init_barrier(full_keys(i), kProducers);
       init_barrier(empty_keys(i), kConsumerWarps);
-      init_barrier(full_values(i), kProducerWarps);
+      init_barrier(full_values(i), kProducers);
       init_barrier(empty_values(i), kConsumerWarps);
     }
     publish_barriers();
@@ -146,7 +147,7 @@ class Producer {
     if (threadIdx.x % 128 == 0) item.store(at_.item());
     if (item.length < 0) {
       settle();
-      warp_arrive(at_.full_queries());
+      arrive(at_.full_queries());
       return;
     }
     const T* head = qkv + item.first_row * kPitch + item.head * HEAD_DIM;
@@ -199,7 +200,7 @@ class Producer {
   }
   __device__ static void tell(u32 barrier) {
     fence_async_proxy();
-    if (barrier != 0) warp_arrive(barrier);
+    if (barrier != 0) arrive(barrier);
   }
 
   const Layout at_;
@@ -221,7 +222,7 @@ class Consumer {
     item.load(at_.item());
     if (item.length < 0) return false;
     load_queries();
-    warp_arrive(at_.empty_queries());
+    arrive(at_.empty_queries());
 
     const int group_query = item.first_query + threadIdx.x / 128 * 64;
     query_ = group_query + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;

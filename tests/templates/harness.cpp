@@ -185,6 +185,17 @@ Harness* cuda_harness() {
   return harness.get();
 }
 
+Harness* plain_cuda_harness() {
+  static const std::unique_ptr<Harness> harness = []() -> std::unique_ptr<Harness> {
+    auto device = jit::open_cuda_device(0);
+    if (!device || !(*device)->target().name.ends_with('a')) return nullptr;
+    jit::Target target = (*device)->target();
+    target.name.pop_back();
+    return std::make_unique<Harness>(*std::move(device), std::move(target));
+  }();
+  return harness.get();
+}
+
 uint64_t Random::next() {
   // SplitMix64.
   uint64_t z = state_ += 0x9e3779b97f4a7c15;

@@ -106,27 +106,33 @@ Harness* avx2_harness();
 Harness* sse2_harness();
 /// nullptr without a GPU: prints the reason once, as "[SKIP] ...".
 Harness* cuda_harness();
+/// The GPU without what only its own architecture has ("sm_90" for "sm_90a"), so that the kernels
+/// of all GPUs run; nullptr where there is no such difference.
+Harness* plain_cuda_harness();
 
 /// In place of an array that a kernel must not touch.
 inline void* const kNoArray = nullptr;
 
 /// A test that runs on the CPU as "name (cpu)", "name (cpu, avx2)" and "name (cpu, sse2)", and on
-/// the first GPU as "name (cuda)".
+/// the first GPU as "name (cuda)" and "name (cuda, plain)".
 #define DEVICE_TEST(name) DEVICE_TEST_NAMED(DOCTEST_ANONYMOUS(device_test_), name)
-#define DEVICE_TEST_NAMED(function, name)                                 \
-  static void function(::laya::test::Harness& on);                        \
-  TEST_CASE(name " (cpu)") {                                              \
-    function(::laya::test::cpu_harness());                                \
-  }                                                                       \
-  TEST_CASE(name " (cpu, avx2)") {                                        \
-    if (auto* harness = ::laya::test::avx2_harness()) function(*harness); \
-  }                                                                       \
-  TEST_CASE(name " (cpu, sse2)") {                                        \
-    if (auto* harness = ::laya::test::sse2_harness()) function(*harness); \
-  }                                                                       \
-  TEST_CASE(name " (cuda)") {                                             \
-    if (auto* harness = ::laya::test::cuda_harness()) function(*harness); \
-  }                                                                       \
+#define DEVICE_TEST_NAMED(function, name)                                       \
+  static void function(::laya::test::Harness& on);                              \
+  TEST_CASE(name " (cpu)") {                                                    \
+    function(::laya::test::cpu_harness());                                      \
+  }                                                                             \
+  TEST_CASE(name " (cpu, avx2)") {                                              \
+    if (auto* harness = ::laya::test::avx2_harness()) function(*harness);       \
+  }                                                                             \
+  TEST_CASE(name " (cpu, sse2)") {                                              \
+    if (auto* harness = ::laya::test::sse2_harness()) function(*harness);       \
+  }                                                                             \
+  TEST_CASE(name " (cuda)") {                                                   \
+    if (auto* harness = ::laya::test::cuda_harness()) function(*harness);       \
+  }                                                                             \
+  TEST_CASE(name " (cuda, plain)") {                                            \
+    if (auto* harness = ::laya::test::plain_cuda_harness()) function(*harness); \
+  }                                                                             \
   static void function(::laya::test::Harness& on)
 
 /// Inputs: the same for the same seed.
