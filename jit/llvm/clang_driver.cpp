@@ -42,7 +42,10 @@ void initialize_once() {
 
 class Compilation {
  public:
-  explicit Compilation(const Job& job) : job_(job) {}
+  explicit Compilation(const Job& job) : job_(job) {
+    // Messages name lines of the template (`#line`), not of its expansion.
+    diagnostic_options_->ShowPresumedLoc = true;
+  }
 
   /// False: the log says why.
   bool run() {
