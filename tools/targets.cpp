@@ -49,10 +49,6 @@ Result<ModelShape> shape_of(const ModelChoice& choice) {
   return ModelShape{checkpoint.config, checkpoint.table_dtype()};
 }
 
-model::DType default_dtype(const jit::Target& target) {
-  return target.backend == jit::Backend::kCpu ? model::DType::kF32 : model::DType::kF16;
-}
-
 Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::string>& targets,
                                                      const std::vector<std::string>& dtypes) {
   LAYA_ASSIGN(const std::vector<model::DType> wanted, parse_dtypes(dtypes));
@@ -60,7 +56,7 @@ Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::stri
   for (const std::string& word : targets) {
     LAYA_ASSIGN(const jit::Target target, jit::parse_target(word));
     if (wanted.empty()) {
-      pairs.push_back({target, default_dtype(target)});
+      pairs.push_back({target, model::default_dtype(target)});
     } else {
       LAYA_TRY(add_pairs(target, wanted, pairs));
     }

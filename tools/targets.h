@@ -32,10 +32,7 @@ struct TargetDType {
   model::DType dtype;
 };
 
-/// What a model computes in unless told otherwise (see model::ModelOptions).
-model::DType default_dtype(const jit::Target& target);
-
-/// Every pair of the two lists; `dtypes` empty: default_dtype() of each target.
+/// Every pair of the two lists; `dtypes` empty: model::default_dtype() of each target.
 /// With more than one dtype, pairs that do not exist are left out and noted on stderr, as long as
 /// each target keeps one. kBadInput names the word that is wrong.
 Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::string>& targets,
