@@ -34,7 +34,7 @@ void Progress::update(int64_t done, std::string_view item) {
     line += ", " + format_seconds(elapsed);
   }
   // A terminal line must not wrap, or it cannot be renewed.
-  line += "  " + std::string(item.substr(0, 60));
+  if (!item.empty()) line += "  " + std::string(item.substr(0, 60));
   if (is_terminal_) {
     std::fprintf(stderr, "\r\33[K%s", line.c_str());
   } else {
