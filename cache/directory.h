@@ -13,9 +13,10 @@ namespace laya::cache {
 /// What decides the directory. Unset and empty mean the same: absent.
 struct DirectoryInputs {
   std::optional<std::string> laya_cache_dir;  ///< LAYA_CACHE_DIR
-  std::optional<std::string> xdg_cache_home;  ///< XDG_CACHE_HOME; ignored unless absolute, as XDG says
-  std::optional<std::string> home;            ///< HOME; ignored unless absolute
-  std::optional<std::string> passwd_home;     ///< home directory of the passwd entry
+  std::optional<std::string>
+      xdg_cache_home;                      ///< XDG_CACHE_HOME; ignored unless absolute, as XDG says
+  std::optional<std::string> home;         ///< HOME; ignored unless absolute
+  std::optional<std::string> passwd_home;  ///< home directory of the passwd entry
 };
 
 /// LAYA_CACHE_DIR, else XDG_CACHE_HOME/laya, else HOME/.cache/laya, else passwd_home/.cache/laya,

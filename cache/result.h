@@ -49,16 +49,16 @@ inline tl::unexpected<Error> fail(ErrorKind kind, std::string message, std::stri
 
 /// Returns the error of `expr` (a Result) from the enclosing function, if it has one.
 #define LAYA_TRY(expr) LAYA_TRY_INNER(expr, LAYA_CONCAT(laya_result_, __LINE__))
-#define LAYA_TRY_INNER(expr, tmp)                                               \
-  do {                                                                          \
-    if (auto tmp = (expr); !tmp) {                                              \
-      return ::tl::make_unexpected(std::move(tmp).error());                     \
-    }                                                                           \
+#define LAYA_TRY_INNER(expr, tmp)                           \
+  do {                                                      \
+    if (auto tmp = (expr); !tmp) {                          \
+      return ::tl::make_unexpected(std::move(tmp).error()); \
+    }                                                       \
   } while (false)
 
 /// `LAYA_ASSIGN(auto x, f())`: x is the value of f(), or f()'s error is returned.
 #define LAYA_ASSIGN(decl, expr) LAYA_ASSIGN_INNER(decl, expr, LAYA_CONCAT(laya_result_, __LINE__))
-#define LAYA_ASSIGN_INNER(decl, expr, tmp)                                      \
-  auto tmp = (expr);                                                            \
-  if (!tmp) return ::tl::make_unexpected(std::move(tmp).error());               \
+#define LAYA_ASSIGN_INNER(decl, expr, tmp)                        \
+  auto tmp = (expr);                                              \
+  if (!tmp) return ::tl::make_unexpected(std::move(tmp).error()); \
   decl = *std::move(tmp)

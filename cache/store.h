@@ -21,15 +21,17 @@
 namespace laya::cache {
 
 struct StoreOptions {
-  std::filesystem::path directory;             ///< where the database lives; empty: keep nothing
-  int64_t max_bytes = int64_t{2} << 30;        ///< size cap in bytes; least recently used goes first
-  std::chrono::milliseconds busy_timeout{250}; ///< how long a call waits for another process's lock
+  std::filesystem::path directory;       ///< where the database lives; empty: keep nothing
+  int64_t max_bytes = int64_t{2} << 30;  ///< size cap in bytes; least recently used goes first
+  std::chrono::milliseconds busy_timeout{
+      250};  ///< how long a call waits for another process's lock
   LogFn log;
 };
 
 /// What is stored under a key, once per producer.
 struct Record {
-  std::string producer;  ///< identity of what made the artifact (a compiler's build id); compared only
+  std::string
+      producer;  ///< identity of what made the artifact (a compiler's build id); compared only
   std::string artifact;  ///< the bytes
   std::string metadata;  ///< small text beside the artifact; the store does not read it
 };
@@ -47,7 +49,7 @@ struct StoreStats {
 
 /// One line of `list()`.
 struct EntryInfo {
-  std::string digest;          ///< 32 hexadecimal digits
+  std::string digest;  ///< 32 hexadecimal digits
   std::string producer;
   std::string metadata;
   int64_t artifact_bytes = 0;  ///< size of the artifact as it is handed out
@@ -60,9 +62,9 @@ struct EntryInfo {
 enum class StoreMode { kReadWrite, kReadOnly, kMemoryOnly };
 
 /// Thread-safe. Several processes may use one directory at once. May be used on both sides of a
-/// fork(): parent and child each go on with connections of their own. (Where a process was made by a
-/// bare clone(), which runs no fork handlers, the child keeps nothing.)
-/// The log callback is called without a lock held.
+/// fork(): parent and child each go on with connections of their own. (Where a process was made by
+/// a bare clone(), which runs no fork handlers, the child keeps nothing.) The log callback is
+/// called without a lock held.
 class Store {
  public:
   /// Opens or creates the store. Never fails: without a usable directory the store is read-only or

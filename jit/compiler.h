@@ -18,7 +18,7 @@ struct Header {
 };
 
 struct CompileRequest {
-  std::string name;             ///< file name for messages, such as "gemm.cu"
+  std::string name;  ///< file name for messages, such as "gemm.cu"
   std::string source;
   std::vector<Header> headers;  ///< every header that the source can reach; nothing else is visible
   std::string entry;            ///< function that must exist in the result
@@ -28,11 +28,11 @@ struct CompileRequest {
 
 /// What a kernel needs to run. Zero where the backend does not tell.
 struct KernelAttributes {
-  int registers = 0;              ///< per thread
+  int registers = 0;  ///< per thread
   int64_t static_shared_bytes = 0;
-  int64_t local_bytes = 0;        ///< stack frame per thread: spills and indexed arrays
+  int64_t local_bytes = 0;  ///< stack frame per thread: spills and indexed arrays
   int64_t constant_bytes = 0;
-  int max_threads = 0;            ///< largest block the kernel may be launched with; 0: no limit known
+  int max_threads = 0;  ///< largest block the kernel may be launched with; 0: no limit known
 };
 
 struct CompileOutput {

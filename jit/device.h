@@ -71,10 +71,10 @@ class Stream {
 class Device : public std::enable_shared_from_this<Device> {
  public:
   virtual ~Device() = default;
-  virtual const Target& target() const = 0;  ///< what to compile for
+  virtual const Target& target() const = 0;     ///< what to compile for
   virtual const std::string& name() const = 0;  ///< "NVIDIA H200", "AMD EPYC ..."
   virtual bool has_graphs() const = 0;
-  virtual int processor_count() const = 0;   ///< multiprocessors, or worker threads of the CPU
+  virtual int processor_count() const = 0;  ///< multiprocessors, or worker threads of the CPU
   virtual Result<Buffer> allocate(size_t bytes) = 0;
   /// Host memory that the device copies from and to at full speed (pinned on a GPU).
   virtual Result<Buffer> allocate_host(size_t bytes) = 0;

@@ -1,4 +1,5 @@
-// From stored machine code to a callable Kernel; one function per backend. Neither needs a compiler.
+// From stored machine code to a callable Kernel; one function per backend. Neither needs a
+// compiler.
 #pragma once
 
 #include <memory>
@@ -10,12 +11,12 @@
 namespace laya::jit {
 
 struct LoadRequest {
-  std::string name;      ///< the spec as text, for messages
-  std::string entry;     ///< function to launch
+  std::string name;   ///< the spec as text, for messages
+  std::string entry;  ///< function to launch
   Target target;
   Signature signature;
   KernelAttributes attributes;
-  std::string object;    ///< the bytes that a Compiler made
+  std::string object;  ///< the bytes that a Compiler made
 };
 
 /// Loads a cubin for use in every context of the process. Needs a driver, but no open device.

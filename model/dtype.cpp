@@ -4,7 +4,9 @@
 
 namespace laya::model {
 
-int size_of(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+int size_of(DType dtype) {
+  return dtype == DType::kF32 ? 4 : 2;
+}
 
 const char* to_string(DType dtype) {
   switch (dtype) {

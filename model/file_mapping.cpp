@@ -18,7 +18,7 @@ tl::unexpected<Error> system_failure(const std::filesystem::path& path) {
 }
 
 Result<std::pair<const std::byte*, size_t>> map(int descriptor, const std::filesystem::path& path) {
-  struct stat status {};
+  struct stat status{};
   if (::fstat(descriptor, &status) != 0) return system_failure(path);
   if (!S_ISREG(status.st_mode)) {
     return fail(ErrorKind::kBadInput, path.string() + " is not a regular file");

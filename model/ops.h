@@ -12,7 +12,8 @@ namespace laya::model {
 
 enum class Activation : uint8_t { kNone, kRelu, kGelu };  // gelu: exact, with erf
 
-/// x = LN(table[ids]) * weight in fp32; a = x in `out`. `table` is the dtype of the embedding table.
+/// x = LN(table[ids]) * weight in fp32; a = x in `out`. `table` is the dtype of the embedding
+/// table.
 Op embed_norm_op(const jit::Target& target, DType table, DType out, int64_t hidden);
 
 /// out = act(a * w^T + bias); a, w and out in `dtype`, bias in fp32, accumulated in fp32.

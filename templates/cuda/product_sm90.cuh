@@ -2,7 +2,8 @@
 // whole product and work through a list of tiles. One thread of the last warpgroup, the producer,
 // copies slabs of 64 k of both operands into a ring of slots. The consumers, the other warpgroups,
 // either take tiles in turn, so that one multiplies while the other finishes and stores its tile;
-// slots are filled and freed in the order of the tiles. Or they share the rows of each tile, which is faster where a block has one tile only.
+// slots are filled and freed in the order of the tiles. Or they share the rows of each tile, which
+// is faster where a block has one tile only.
 //
 // A cluster of blocks works on tiles below each other, in step: each block fetches its own rows of
 // a, and its share of w for all blocks of the cluster.
@@ -197,18 +198,10 @@ class ProductPipeline {
     release(last);
   }
 
-  __device__ u32 barriers() const {
-    return ring_ + Shape::kStages * Shape::kSlotBytes;
-  }
-  __device__ u32 full(int slot) const {
-    return barriers() + slot * 8;
-  }
-  __device__ u32 empty(int slot) const {
-    return barriers() + (Shape::kStages + slot) * 8;
-  }
-  __device__ u32 slot_address() const {
-    return ring_ + slot_ * Shape::kSlotBytes;
-  }
+  __device__ u32 barriers() const { return ring_ + Shape::kStages * Shape::kSlotBytes; }
+  __device__ u32 full(int slot) const { return barriers() + slot * 8; }
+  __device__ u32 empty(int slot) const { return barriers() + (Shape::kStages + slot) * 8; }
+  __device__ u32 slot_address() const { return ring_ + slot_ * Shape::kSlotBytes; }
 
   __device__ void advance(int slabs) {
     const int next = slot_ + slabs;

@@ -180,12 +180,12 @@ DEVICE_TEST("attention: scores of a thousand do not overflow, equal scores give 
                       {kLength});
       // Equal scores, also far from zero.
       for (const float key : {0.0f, 1000.0f, -1000.0f}) {
-        attention.check(
-            one_head(kLength, kHeadDim,
-                     [&](int row) {
-                       return std::array<float, 3>{8.0f, key, rounded(0.01f * row, dtype)};
-                     }),
-            {kLength});
+        attention.check(one_head(kLength, kHeadDim,
+                                 [&](int row) {
+                                   return std::array<float, 3>{8.0f, key,
+                                                               rounded(0.01f * row, dtype)};
+                                 }),
+                        {kLength});
       }
     }
   }
