@@ -52,7 +52,7 @@ class Compilation {
     if (!add_files() || !parse_options()) return false;
     instance_.createDiagnostics(new clang::TextDiagnosticPrinter(log_, diagnostic_options_.get()));
     instance_.createFileManager(files_);
-    instance_.setVerboseOutputStream(llvm::nulls());  // "1 warning generated."
+    instance_.setVerboseOutputStream(silence_);  // "1 warning generated."
     instance_.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object_));
     clang::EmitObjAction action;
     return instance_.ExecuteAction(action);
@@ -96,6 +96,7 @@ class Compilation {
   FileSystem files_{new llvm::vfs::InMemoryFileSystem};
   std::string log_text_;
   llvm::raw_string_ostream log_{log_text_};
+  llvm::raw_null_ostream silence_;  // not llvm::nulls(), which threads would share
   llvm::SmallVector<char, 0> object_;
   llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> diagnostic_options_{
       new clang::DiagnosticOptions};
