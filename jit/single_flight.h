@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
+#include <string>
 #include <unordered_map>
 
 #include "cache/result.h"
@@ -56,7 +58,7 @@ class SingleFlightTable {
 
   template <class Build>
   Result<Value> run(const Key& key, Slot& slot, const Build& build) {
-    Result<Value> result = build();
+    Result<Value> result = guarded(build);
     // Forgotten before anyone is woken, so that a waiter who tries again builds again.
     if (!result) forget(key, slot);
     {
@@ -70,6 +72,16 @@ class SingleFlightTable {
     }
     slot.done.notify_all();
     return result;
+  }
+
+  /// An exception (out of memory) must not leave the waiters waiting for ever.
+  template <class Build>
+  static Result<Value> guarded(const Build& build) {
+    try {
+      return build();
+    } catch (const std::exception& exception) {
+      return fail(ErrorKind::kInternal, std::string("an exception: ") + exception.what());
+    }
   }
 
   void forget(const Key& key, const Slot& slot) {

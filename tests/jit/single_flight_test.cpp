@@ -5,6 +5,7 @@
 #include <atomic>
 #include <barrier>
 #include <functional>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -81,4 +82,13 @@ TEST_CASE("an erased value is built again") {
   CHECK(**table.get(1, build) == 1);
   table.erase(1);
   CHECK(**table.get(1, build) == 2);
+}
+
+TEST_CASE("an exception while building becomes an error, and the next call builds again") {
+  Table table;
+  const auto failed =
+      table.get(1, []() -> Result<std::shared_ptr<int>> { throw std::bad_alloc(); });
+  REQUIRE_FALSE(failed);
+  CHECK(failed.error().kind == ErrorKind::kInternal);
+  CHECK(table.get(1, []() -> Result<std::shared_ptr<int>> { return std::make_shared<int>(1); }));
 }
