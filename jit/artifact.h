@@ -27,7 +27,7 @@ struct ArtifactInputs {
 };
 
 /// Fields, in order: laya-key (version), backend, target, kernel (the spec as text), option...,
-/// header.<name>..., source.
+/// header (a name) and header-text..., source.
 cache::Key artifact_key(const KernelSpec& spec, const ArtifactInputs& inputs);
 
 /// The record to store; metadata is a JSON object with kernel, registers, compile_seconds, ...
