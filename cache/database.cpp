@@ -107,6 +107,21 @@ Attempt<void> check_private(const std::filesystem::path& file) {
   return {};
 }
 
+/// Whether nobody else could put another file in the place of `file`.
+Attempt<void> check_irreplaceable(const std::filesystem::path& file) {
+  const std::filesystem::path directory = file.parent_path();
+  struct stat info = {};
+  if (::stat(directory.c_str(), &info) != 0) {
+    return fail(Fault::kOther, system_error(directory.string(), errno));
+  }
+  const bool ours = info.st_uid == ::geteuid() || info.st_uid == 0;
+  const bool shared = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+  // With the sticky bit, as in /tmp, files can be replaced by their owner only.
+  if (ours && (!shared || (info.st_mode & S_ISVTX) != 0)) return {};
+  return fail(Fault::kForeign, directory.string() + " can be written by others, who could put " +
+                                   "another file there");
+}
+
 /// True: ours. False: empty, so it may become ours.
 Attempt<bool> is_ours(Connection& connection, const std::filesystem::path& file) {
   LAYA_ASSIGN(const int64_t id, connection.integer("PRAGMA application_id"));
@@ -185,6 +200,10 @@ std::filesystem::path damaged_file(const std::filesystem::path& file) {
   return with_suffix(file, ".damaged");
 }
 
+std::filesystem::path building_file(const std::filesystem::path& file) {
+  return with_suffix(file, ".building");
+}
+
 Attempt<Connection> open_database(const std::filesystem::path& file, JournalMode journal,
                                   std::chrono::milliseconds timeout) {
   LAYA_ASSIGN(const FileLock lock, lock_for(file, timeout));
@@ -200,6 +219,18 @@ Attempt<Connection> open_read_only(const std::filesystem::path& file) {
     auto connection = open_ours(file, Connection::Access::kReadOnly);
     if (connection) return connection;
   }
+  return open_ours(file, Connection::Access::kImmutable);
+}
+
+Attempt<Connection> open_layer(const std::filesystem::path& path) {
+  std::error_code error;
+  auto file = std::filesystem::canonical(path, error);
+  if (!error && std::filesystem::is_directory(file, error)) {
+    file = std::filesystem::canonical(database_file(file), error);
+  }
+  if (error) return fail(Fault::kOther, error.message());
+  LAYA_TRY(check_private(file));
+  LAYA_TRY(check_irreplaceable(file));
   return open_ours(file, Connection::Access::kImmutable);
 }
 

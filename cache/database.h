@@ -22,6 +22,9 @@ std::filesystem::path database_file(const std::filesystem::path& directory);
 /// Where a damaged database goes; a new one replaces the one before, so that they don't pile up.
 std::filesystem::path damaged_file(const std::filesystem::path& file);
 
+/// Where the locks of those who build a record of `file` are.
+std::filesystem::path building_file(const std::filesystem::path& file);
+
 /// Opens `file` for reading and writing, and makes it first (mode 0600) if it is not there.
 /// A file that is not ours, or that others can write to, is kForeign and left as it is.
 /// Waits up to `timeout` for other processes that open or make it at the same time.
@@ -30,6 +33,10 @@ Attempt<Connection> open_database(const std::filesystem::path& file, JournalMode
 
 /// Opens an existing `file` without changing anything.
 Attempt<Connection> open_read_only(const std::filesystem::path& file);
+
+/// Opens a cache that belongs to this user or root and that nobody changes: `path` is a database
+/// file or a directory that holds one. Takes no locks and makes no files.
+Attempt<Connection> open_layer(const std::filesystem::path& path);
 
 /// Tells one file from another that later has the same name.
 struct FileIdentity {

@@ -16,6 +16,7 @@ class NullStore final : public Store {
     ++misses_;
     return std::nullopt;
   }
+  BuildTurn await_turn(const Key&, std::string_view) override { return {}; }
   bool put(const Key&, const Record&) override { return false; }
   void drop(const Key&, std::string_view) override {}
   void flush() override {}

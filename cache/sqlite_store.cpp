@@ -38,7 +38,7 @@ constexpr int64_t kReservedBytes = 16 << 20;
 }  // namespace
 
 SqliteStore::SqliteStore(StoreOptions options, Place place)
-    : options_(std::move(options)), place_(std::move(place)) {
+    : options_(std::move(options)), place_(std::move(place)), locks_(building_file(place_.file)) {
   watch_forks(*this);
 }
 
@@ -154,6 +154,23 @@ std::optional<Record> SqliteStore::look_up(const Key& key, std::string_view prod
   std::optional<Record> record = decode(std::move(row.record));
   if (record) note_use(id);
   return record;
+}
+
+BuildTurn SqliteStore::await_turn(const Key& key, std::string_view producer) {
+  // Who cannot store has nothing to give to those who wait.
+  if (place_.mode != StoreMode::kReadWrite || is_unguarded_child()) return {};
+  auto claim = locks_.acquire(key.digest, producer, options_.build_wait);
+  if (!claim) {
+    report(claim.error());
+    return {};
+  }
+  // Whoever had the lock may have stored the record by now.
+  std::optional<Record> record = look_up(key, producer);
+  if (record) {
+    ++counters_.waits;
+    return {std::move(record), nullptr};
+  }
+  return {std::nullopt, *std::move(claim)};
 }
 
 bool SqliteStore::put(const Key& key, const Record& record) {
@@ -298,8 +315,16 @@ void SqliteStore::flush() {
 }
 
 StoreStats SqliteStore::stats() const {
-  return {counters_.hits, counters_.misses, counters_.stores, counters_.damaged,
-          counters_.busy, counters_.errors, counters_.evicted};
+  StoreStats stats;
+  stats.hits = counters_.hits;
+  stats.misses = counters_.misses;
+  stats.waits = counters_.waits;
+  stats.stores = counters_.stores;
+  stats.damaged = counters_.damaged;
+  stats.busy = counters_.busy;
+  stats.errors = counters_.errors;
+  stats.evicted = counters_.evicted;
+  return stats;
 }
 
 void SqliteStore::warn(const std::string& message) const {

@@ -17,6 +17,7 @@
 #include "cache/database.h"
 #include "cache/fault.h"
 #include "cache/fork_guard.h"
+#include "cache/key_locks.h"
 #include "cache/rows.h"
 #include "cache/sqlite.h"
 #include "cache/store.h"
@@ -41,6 +42,7 @@ class SqliteStore final : public Store, private ForkAware {
   Attempt<void> connect();
 
   std::optional<Record> find(const Key& key, std::string_view producer) override;
+  BuildTurn await_turn(const Key& key, std::string_view producer) override;
   bool put(const Key& key, const Record& record) override;
   void drop(const Key& key, std::string_view producer) override;
   void flush() override;
@@ -58,7 +60,8 @@ class SqliteStore final : public Store, private ForkAware {
 
  private:
   struct Counters {
-    std::atomic<int64_t> hits{0}, misses{0}, stores{0}, damaged{0}, busy{0}, errors{0}, evicted{0};
+    std::atomic<int64_t> hits{0}, misses{0}, waits{0}, stores{0}, damaged{0}, busy{0}, errors{0},
+        evicted{0};
   };
 
   using Work = std::function<Attempt<void>(Connection&)>;
@@ -104,6 +107,7 @@ class SqliteStore final : public Store, private ForkAware {
 
   const StoreOptions options_;
   const Place place_;
+  KeyLocks locks_;
   Counters counters_;
   std::array<std::atomic<bool>, kFaults> warned_{};
 

@@ -25,6 +25,8 @@ struct StoreOptions {
   int64_t max_bytes = int64_t{2} << 30;  ///< size cap in bytes; least recently used goes first
   std::chrono::milliseconds busy_timeout{
       250};  ///< how long a call waits for another process's lock
+  std::chrono::milliseconds build_wait{
+      60'000};  ///< how long await_turn() waits for another process that builds the same
   LogFn log;
 };
 
@@ -40,11 +42,26 @@ struct Record {
 struct StoreStats {
   int64_t hits = 0;
   int64_t misses = 0;   ///< every find() that returned nothing, whatever the reason
+  int64_t waits = 0;    ///< records that another process built while await_turn() waited
   int64_t stores = 0;   ///< records written
   int64_t damaged = 0;  ///< records whose checksum failed, and databases moved aside
   int64_t busy = 0;     ///< calls given up because another process held the lock
   int64_t errors = 0;   ///< all other faults: I/O, full disk, read-only
   int64_t evicted = 0;  ///< records removed to stay under max_bytes
+};
+
+/// The right to build what a key stands for while others wait; given back when destroyed, or by the
+/// system when the process dies. Must not outlive its Store.
+class BuildClaim {
+ public:
+  virtual ~BuildClaim() = default;
+};
+
+/// What await_turn() returns: a record that somebody else has stored meanwhile, or a claim, or
+/// neither where there is nothing to wait for or with.
+struct BuildTurn {
+  std::optional<Record> record;
+  std::unique_ptr<BuildClaim> claim;
 };
 
 /// One line of `list()`.
@@ -76,6 +93,14 @@ class Store {
   /// The record for `key` made by `producer`, or, where `producer` is empty, the newest one by
   /// anyone. The key text and a checksum over the whole record are verified.
   virtual std::optional<Record> find(const Key& key, std::string_view producer) = 0;
+
+  /// To be called after a find() that missed and before building. If another process (or another
+  /// Store of this one) is about to build the same, waits for it up to StoreOptions::build_wait and
+  /// returns what it stored. Else, or if it failed or died, the caller builds, and keeps the claim
+  /// until it has put() the record. Calls for different keys never wait for each other. Only saves
+  /// work: without locks (a read-only directory, a file system without them, too long a wait) it
+  /// returns nothing and the caller builds all the same.
+  virtual BuildTurn await_turn(const Key& key, std::string_view producer) = 0;
 
   /// Stores or replaces one record in one short transaction. False: not stored (and counted).
   virtual bool put(const Key& key, const Record& record) = 0;

@@ -14,14 +14,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-Builder::Builder(TemplateLibrary library, std::unique_ptr<cache::Store> store,
-                 std::unique_ptr<Compiler> cuda, std::unique_ptr<Compiler> cpu, JitMode mode,
+Builder::Builder(TemplateLibrary library, std::unique_ptr<cache::Store> store, cache::Layers layers,
+                 std::unique_ptr<Compiler> cuda, std::unique_ptr<Compiler> cpu, Policy policy,
                  LogFn log)
     : library_(std::move(library)),
       store_(std::move(store)),
+      layers_(std::move(layers)),
       cuda_(std::move(cuda)),
       cpu_(std::move(cpu)),
-      mode_(mode),
+      policy_(policy),
       log_(std::move(log)) {}
 
 Result<void> Builder::add_template(std::string name, Backend backend, std::string text) {
@@ -48,11 +49,38 @@ Result<Builder::Job> Builder::prepare(const KernelSpec& spec) const {
   return Job{source->entry, std::move(signature), std::move(inputs), std::move(key)};
 }
 
-std::optional<Artifact> Builder::find(const Job& job, const KernelSpec& spec) {
+std::optional<BuiltArtifact> Builder::find(Job& job, const KernelSpec& spec) {
   // A process that may not compile takes what anyone's compiler made, newest first, as does one
   // without a compiler.
   const std::string& identity = compiler(spec.target().backend).identity();
-  auto record = store_->find(job.key, mode_ == JitMode::kNever ? std::string_view{} : identity);
+  const auto producer = policy_.mode == JitMode::kNever ? std::string_view{} : identity;
+  if (auto artifact = accept(job, spec, store_->find(job.key, producer))) {
+    ++disk_hits_;
+    return finish(std::move(job), std::move(*artifact), BuildSource::kUserCache);
+  }
+  auto artifact = find_in_layers(job, spec, producer);
+  if (!artifact) return std::nullopt;
+  ++disk_hits_;
+  ++layer_hits_;
+  return finish(std::move(job), std::move(*artifact), BuildSource::kLayer);
+}
+
+std::optional<Artifact> Builder::find_in_layers(const Job& job, const KernelSpec& spec,
+                                                std::string_view producer) {
+  auto record = layers_.find(job.key, producer);
+  if (!record) return std::nullopt;
+  auto artifact = from_record(*record);
+  if (artifact) {
+    if (policy_.copy_layer_hits) store_->put(job.key, *record);
+    return std::move(*artifact);
+  }
+  log(LogLevel::kWarning,
+      spec.to_string() + ": left out a layer's kernel: " + artifact.error().message);
+  return std::nullopt;
+}
+
+std::optional<Artifact> Builder::accept(const Job& job, const KernelSpec& spec,
+                                        std::optional<cache::Record> record) {
   if (!record) return std::nullopt;
   const std::string producer = record->producer;
   auto artifact = from_record(std::move(*record));
@@ -103,13 +131,16 @@ BuiltArtifact Builder::finish(Job&& job, Artifact artifact, BuildSource source) 
 
 Result<BuiltArtifact> Builder::build(const KernelSpec& spec) {
   LAYA_ASSIGN(Job job, prepare(spec));
-  if (auto found = find(job, spec)) {
-    ++disk_hits_;
-    return finish(std::move(job), std::move(*found), BuildSource::kUserCache);
-  }
-  if (mode_ == JitMode::kNever) {
+  if (auto found = find(job, spec)) return std::move(*found);
+  if (policy_.mode == JitMode::kNever) {
     ++failed_;
     return not_cached(job, spec);
+  }
+  const std::string& identity = compiler(spec.target().backend).identity();
+  cache::BuildTurn turn = store_->await_turn(job.key, identity);
+  if (auto stored = accept(job, spec, std::move(turn.record))) {
+    ++disk_hits_;
+    return finish(std::move(job), std::move(*stored), BuildSource::kUserCache);
   }
   auto artifact = compile(job, spec);
   if (!artifact) {
@@ -121,7 +152,7 @@ Result<BuiltArtifact> Builder::build(const KernelSpec& spec) {
 
 Result<BuiltArtifact> Builder::rebuild(const KernelSpec& spec) {
   LAYA_ASSIGN(Job job, prepare(spec));
-  if (mode_ == JitMode::kNever) return not_cached(job, spec);
+  if (policy_.mode == JitMode::kNever) return not_cached(job, spec);
   LAYA_ASSIGN(Artifact artifact, compile(job, spec));
   return finish(std::move(job), std::move(artifact), BuildSource::kCompiled);
 }
@@ -129,6 +160,7 @@ Result<BuiltArtifact> Builder::rebuild(const KernelSpec& spec) {
 void Builder::count_into(EngineStats& stats) const {
   stats.compiled += compiled_;
   stats.disk_hits += disk_hits_;
+  stats.layer_hits += layer_hits_;
   stats.failed += failed_;
   stats.compile_seconds += static_cast<double>(compile_microseconds_) * 1e-6;
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <shared_mutex>
 
+#include "cache/layers.h"
 #include "cache/store.h"
 #include "jit/artifact.h"
 #include "jit/compilers.h"
@@ -25,8 +26,14 @@ struct BuiltArtifact {
 /// Thread-safe.
 class Builder {
  public:
-  Builder(TemplateLibrary library, std::unique_ptr<cache::Store> store,
-          std::unique_ptr<Compiler> cuda, std::unique_ptr<Compiler> cpu, JitMode mode, LogFn log);
+  /// How to build; part of Options.
+  struct Policy {
+    JitMode mode = JitMode::kAuto;
+    bool copy_layer_hits = false;
+  };
+
+  Builder(TemplateLibrary library, std::unique_ptr<cache::Store> store, cache::Layers layers,
+          std::unique_ptr<Compiler> cuda, std::unique_ptr<Compiler> cpu, Policy policy, LogFn log);
 
   Result<void> add_template(std::string name, Backend backend, std::string text);
   void add_header(std::string name, Backend backend, std::string text);
@@ -40,6 +47,7 @@ class Builder {
 
   Compiler& compiler(Backend backend) { return backend == Backend::kCuda ? *cuda_ : *cpu_; }
   cache::Store& store() { return *store_; }
+  cache::Layers& layers() { return layers_; }
 
   /// Adds this builder's counters to `stats`.
   void count_into(EngineStats& stats) const;
@@ -52,7 +60,12 @@ class Builder {
     cache::Key key;
   };
   Result<Job> prepare(const KernelSpec& spec) const;
-  std::optional<Artifact> find(const Job& job, const KernelSpec& spec);
+  /// What the store or a layer has.
+  std::optional<BuiltArtifact> find(Job& job, const KernelSpec& spec);
+  std::optional<Artifact> find_in_layers(const Job& job, const KernelSpec& spec,
+                                         std::string_view producer);
+  std::optional<Artifact> accept(const Job& job, const KernelSpec& spec,
+                                 std::optional<cache::Record> record);
   Result<Artifact> compile(const Job& job, const KernelSpec& spec);
   static BuiltArtifact finish(Job&& job, Artifact artifact, BuildSource source);
   tl::unexpected<Error> not_cached(const Job& job, const KernelSpec& spec);
@@ -61,12 +74,14 @@ class Builder {
   mutable std::shared_mutex library_mutex_;
   TemplateLibrary library_;  ///< guarded by library_mutex_
   std::unique_ptr<cache::Store> store_;
+  cache::Layers layers_;
   std::unique_ptr<Compiler> cuda_;
   std::unique_ptr<Compiler> cpu_;
-  const JitMode mode_;
+  const Policy policy_;
   const LogFn log_;
   std::atomic<int64_t> compiled_ = 0;
   std::atomic<int64_t> disk_hits_ = 0;
+  std::atomic<int64_t> layer_hits_ = 0;
   std::atomic<int64_t> failed_ = 0;
   std::atomic<int64_t> compile_microseconds_ = 0;
 };

@@ -164,10 +164,12 @@ Result<std::shared_ptr<Engine>> Engine::create(Options options) {
   cache::StoreOptions store;
   store.directory = options.cache_dir;
   store.max_bytes = options.cache_max_bytes;
+  store.build_wait = options.build_wait;
   store.log = log;
-  auto builder = std::make_unique<Builder>(std::move(library), cache::Store::open(std::move(store)),
-                                           make_nvrtc_compiler(options.nvrtc_library, log),
-                                           make_llvm_compiler(log), options.jit, log);
+  auto builder = std::make_unique<Builder>(
+      std::move(library), cache::Store::open(std::move(store)),
+      cache::Layers(options.cache_layers, log), make_nvrtc_compiler(options.nvrtc_library, log),
+      make_llvm_compiler(log), Builder::Policy{options.jit, options.copy_layer_hits}, log);
   return std::make_shared<EngineImpl>(std::move(options), std::move(builder));
 }
 

@@ -21,7 +21,8 @@ namespace laya::jit {
 /// Counters since the engine was created.
 struct EngineStats {
   int64_t compiled = 0;        ///< kernels that went through a compiler
-  int64_t disk_hits = 0;       ///< kernels taken from the store
+  int64_t disk_hits = 0;       ///< kernels taken from the store or a layer
+  int64_t layer_hits = 0;      ///< those of them that came from a layer
   int64_t memory_hits = 0;     ///< lookups answered by the memory table
   int64_t failed = 0;          ///< builds that ended in an error
   double compile_seconds = 0;  ///< summed over all compiles, not wall time

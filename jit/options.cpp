@@ -18,10 +18,15 @@ constexpr OptionInfo kTable[] = {
      "the cache directory; where none is writable, kernels are kept in memory only"},
     {"LAYA_CACHE_LAYERS", "paths, separated by :", "none",
      "read-only caches to look in after the cache directory"},
+    {"LAYA_CACHE_COPY", "yes, no", "no",
+     "yes: a kernel found in a layer is copied into the cache directory"},
     {"LAYA_CACHE_MAX_BYTES", "bytes, or with KiB, MiB, GiB", "2GiB",
      "size cap of the cache directory; least recently used goes first"},
     {"LAYA_JIT", "auto, never", "auto",
      "never: a kernel that is not in the cache is an error and nothing is compiled"},
+    {"LAYA_JIT_WAIT", "seconds", "60",
+     "how long to wait for another process that compiles the same kernel, before compiling it "
+     "here too"},
     {"LAYA_JIT_JOBS", "count", "one per core", "compile threads"},
     {"LAYA_TEMPLATE_DIR", "path", "the built-in templates",
      "read kernel templates from the folders cuda and cpu in this directory"},
@@ -49,7 +54,9 @@ tl::unexpected<Error> bad(const char* name, const std::string& value, const char
   return fail(ErrorKind::kBadInput, std::string(name) + "='" + value + "': allowed is " + allowed);
 }
 
-Result<int64_t> parse_count(const char* name, const std::string& text, const char* allowed) {
+/// A number of bytes with or without a unit.
+Result<int64_t> parse_bytes(const char* name, const std::string& text) {
+  constexpr const char* allowed = "a number of bytes, such as 2GiB";
   int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc() || count < 0) return bad(name, text, allowed);
@@ -61,6 +68,15 @@ Result<int64_t> parse_count(const char* name, const std::string& text, const cha
                                     : -1;
   if (shift < 0 || count > (INT64_MAX >> shift)) return bad(name, text, allowed);
   return count << shift;
+}
+
+Result<int64_t> parse_count(const char* name, const std::string& text, const char* allowed) {
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || count < 0 || end != text.data() + text.size()) {
+    return bad(name, text, allowed);
+  }
+  return count;
 }
 
 std::vector<std::filesystem::path> split_paths(const std::string& text) {
@@ -89,6 +105,8 @@ Result<T> parse_word(const char* variable, const std::string& text, const Word<T
 }
 
 constexpr Word<JitMode> kModes[] = {{"auto", JitMode::kAuto}, {"never", JitMode::kNever}};
+constexpr Word<bool> kYesNo[] = {{"yes", true}, {"no", false}};
+constexpr int64_t kLongestWait = 24 * 60 * 60;  // seconds; far beyond any compile
 constexpr Word<LogLevel> kLevels[] = {{"error", LogLevel::kError},
                                       {"warning", LogLevel::kWarning},
                                       {"info", LogLevel::kInfo},
@@ -101,12 +119,18 @@ Result<Options> options_from_environment() {
   options.cache_dir = cache::resolve_directory(
       {env("LAYA_CACHE_DIR"), env("XDG_CACHE_HOME"), env("HOME"), passwd_home()});
   if (const auto text = env("LAYA_CACHE_LAYERS")) options.cache_layers = split_paths(*text);
+  if (const auto text = env("LAYA_CACHE_COPY")) {
+    LAYA_ASSIGN(options.copy_layer_hits, parse_word("LAYA_CACHE_COPY", *text, kYesNo, "yes or no"));
+  }
   if (const auto text = env("LAYA_CACHE_MAX_BYTES")) {
-    LAYA_ASSIGN(options.cache_max_bytes,
-                parse_count("LAYA_CACHE_MAX_BYTES", *text, "a number of bytes, such as 2GiB"));
+    LAYA_ASSIGN(options.cache_max_bytes, parse_bytes("LAYA_CACHE_MAX_BYTES", *text));
   }
   if (const auto text = env("LAYA_JIT")) {
     LAYA_ASSIGN(options.jit, parse_word("LAYA_JIT", *text, kModes, "auto or never"));
+  }
+  if (const auto text = env("LAYA_JIT_WAIT")) {
+    LAYA_ASSIGN(const int64_t seconds, parse_count("LAYA_JIT_WAIT", *text, "a number of seconds"));
+    options.build_wait = std::chrono::seconds(std::min(seconds, kLongestWait));
   }
   if (const auto text = env("LAYA_JIT_JOBS")) {
     LAYA_ASSIGN(const int64_t jobs, parse_count("LAYA_JIT_JOBS", *text, "a count of threads"));

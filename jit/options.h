@@ -1,6 +1,7 @@
 // Every option of the engine, and the one place that reads the environment.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -21,11 +22,13 @@ enum class JitMode {
 struct Options {
   std::filesystem::path cache_dir;                  ///< empty: keep nothing on disk
   std::vector<std::filesystem::path> cache_layers;  ///< read-only caches, searched after cache_dir
+  bool copy_layer_hits = false;                     ///< put into cache_dir what a layer has
   int64_t cache_max_bytes = int64_t{2} << 30;       ///< bytes
   JitMode jit = JitMode::kAuto;
-  int jobs = 0;                                     ///< compile threads; 0: one per core
-  std::filesystem::path template_dir;               ///< empty: the built-in templates
-  std::filesystem::path nvrtc_library;              ///< empty: searched for
+  std::chrono::seconds build_wait{60};  ///< for another process that compiles the same kernel
+  int jobs = 0;                         ///< compile threads; 0: one per core
+  std::filesystem::path template_dir;   ///< empty: the built-in templates
+  std::filesystem::path nvrtc_library;  ///< empty: searched for
   std::vector<std::filesystem::path> include_dirs;  ///< for `#include <...>` of an app's templates
   LogLevel log_level = LogLevel::kWarning;          ///< what reaches `log`
   LogFn log;

@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <optional>
+#include <thread>
+#include <utility>
+
 #include "tests/jit/fake_compiler.h"
 #include "tests/temp_dir.h"
 
@@ -14,19 +18,26 @@ constexpr const char* kTemplate =
     "//! entry  twice\n//! param N int 1..64\n//! arg a ptr\n"
     "#include \"own.cuh\"\nint n = N;\n";
 
+struct Settings {
+  std::vector<std::filesystem::path> layers;
+  bool copy_layer_hits = false;
+};
+
 /// A builder over fake compilers and a real store, as a process would make one.
 struct Process {
   explicit Process(const std::filesystem::path& dir, std::string identity = "fake-1",
-                   JitMode mode = JitMode::kAuto, std::string header = "int own;") {
+                   JitMode mode = JitMode::kAuto, std::string header = "int own;",
+                   const Settings& settings = {}) {
     cache::StoreOptions store;
     store.directory = dir;
     auto cuda = std::make_unique<test::FakeCompiler>(Backend::kCuda, std::move(identity));
     compiler = cuda.get();
     auto library = TemplateLibrary::create({}, {});
     REQUIRE(library);
-    builder = std::make_unique<Builder>(
-        *std::move(library), cache::Store::open(store), std::move(cuda),
-        std::make_unique<test::FakeCompiler>(Backend::kCpu), mode, LogFn{});
+    builder = std::make_unique<Builder>(*std::move(library), cache::Store::open(store),
+                                        cache::Layers(settings.layers, {}), std::move(cuda),
+                                        std::make_unique<test::FakeCompiler>(Backend::kCpu),
+                                        Builder::Policy{mode, settings.copy_layer_hits}, LogFn{});
     REQUIRE(builder->add_template("twice", Backend::kCuda, kTemplate));
     builder->add_header("own.cuh", Backend::kCuda, std::move(header));
   }
@@ -137,6 +148,71 @@ TEST_CASE("a wrong spec compiles nothing") {
   CHECK(process.builder->build(KernelSpec("no_such", {Backend::kCuda, "sm_80"})).error().kind ==
         ErrorKind::kBadSpec);
   CHECK(process.compiler->compiles == 0);
+}
+
+TEST_CASE("a kernel is taken from a layer, and is copied only if that is asked for") {
+  const test::TempDir layer, user;
+  REQUIRE(Process(layer.path()).builder->build(twice()));
+  const auto with_layer = [&](bool copy) {
+    Process process(user.path(), "fake-1", JitMode::kAuto, "int own;", {{layer.path()}, copy});
+    const auto found = process.builder->build(twice());
+    REQUIRE(found);
+    CHECK(process.compiler->compiles == 0);
+    return std::pair(found->source, process.stats().layer_hits);
+  };
+  CHECK(with_layer(false) == std::pair(BuildSource::kLayer, int64_t{1}));
+  CHECK(with_layer(false) == std::pair(BuildSource::kLayer, int64_t{1}));
+  CHECK(with_layer(true) == std::pair(BuildSource::kLayer, int64_t{1}));
+  CHECK(with_layer(false) == std::pair(BuildSource::kUserCache, int64_t{0}));
+}
+
+TEST_CASE("a layer made by another compiler serves those who have none or may not compile") {
+  const test::TempDir layer, user;
+  REQUIRE(Process(layer.path(), "fake-9").builder->build(twice()));
+  const Settings settings{{layer.path()}, false};
+  const auto source = [&](const char* identity, JitMode mode) {
+    Process process(user.path(), identity, mode, "int own;", settings);
+    const auto built = process.builder->build(twice());
+    return built ? built->source : BuildSource::kMemory;
+  };
+  CHECK(source("", JitMode::kAuto) == BuildSource::kLayer);
+  CHECK(source("fake-1", JitMode::kNever) == BuildSource::kLayer);
+  CHECK(source("fake-1", JitMode::kAuto) == BuildSource::kCompiled);
+}
+
+TEST_CASE("of two processes that miss the same kernel one compiles and the other waits") {
+  const test::TempDir dir;
+  Process first(dir.path()), second(dir.path());
+  std::optional<Result<BuiltArtifact>> waited;
+  std::jthread other;
+  first.compiler->on_compile = [&] {
+    other = std::jthread([&] { waited = second.builder->build(twice()); });
+    // Until the other process has missed; whether it then waits or comes late, it may not compile.
+    while (second.builder->store().stats().misses == 0) std::this_thread::yield();
+  };
+  REQUIRE(first.builder->build(twice()));
+  other.join();
+  REQUIRE(*waited);
+  CHECK((*waited)->source == BuildSource::kUserCache);
+  CHECK(second.compiler->compiles == 0);
+  CHECK(second.stats().disk_hits == 1);
+  CHECK(second.builder->store().stats().waits == 1);
+}
+
+TEST_CASE("a process compiles itself what another failed to compile") {
+  const test::TempDir dir;
+  Process first(dir.path()), second(dir.path());
+  first.compiler->should_fail = true;
+  std::optional<Result<BuiltArtifact>> waited;
+  std::jthread other;
+  first.compiler->on_compile = [&] {
+    other = std::jthread([&] { waited = second.builder->build(twice()); });
+    while (second.builder->store().stats().misses == 0) std::this_thread::yield();
+  };
+  CHECK_FALSE(first.builder->build(twice()));
+  other.join();
+  REQUIRE(*waited);
+  CHECK((*waited)->source == BuildSource::kCompiled);
 }
 
 TEST_CASE("rebuilding compiles although the store has the kernel, and replaces it") {

@@ -42,6 +42,8 @@ TEST_CASE("options are read from the environment") {
   const Env layers("LAYA_CACHE_LAYERS", "/a:/b c::");
   const Env bytes("LAYA_CACHE_MAX_BYTES", "3MiB");
   const Env mode("LAYA_JIT", "never");
+  const Env copy("LAYA_CACHE_COPY", "yes");
+  const Env wait("LAYA_JIT_WAIT", "90");
   const Env jobs("LAYA_JIT_JOBS", "3");
   const Env templates("LAYA_TEMPLATE_DIR", "/t");
   const Env level("LAYA_LOG", "debug");
@@ -51,6 +53,8 @@ TEST_CASE("options are read from the environment") {
   CHECK(options->cache_layers == std::vector<std::filesystem::path>{"/a", "/b c"});
   CHECK(options->cache_max_bytes == 3 << 20);
   CHECK(options->jit == JitMode::kNever);
+  CHECK(options->copy_layer_hits);
+  CHECK(options->build_wait == std::chrono::seconds(90));
   CHECK(options->jobs == 3);
   CHECK(options->template_dir == "/t");
   CHECK(options->log_level == LogLevel::kDebug);
