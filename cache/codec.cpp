@@ -134,6 +134,12 @@ bool is_intact(const StoredRecord& stored) {
   return has_sane_sizes(stored) && checksum(stored) == stored.checksum;
 }
 
+bool is_sound(const StoredRecord& stored) {
+  if (!is_intact(stored)) return false;
+  const auto text = key_text_of(stored);
+  return text && digest_of(*text) == stored.digest && decode(stored);
+}
+
 std::optional<std::string> key_text_of(const StoredRecord& stored) {
   if (!is_packed(stored.key_text, stored.key_bytes)) return stored.key_text;
   std::string text(static_cast<size_t>(stored.key_bytes), '\0');

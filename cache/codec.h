@@ -41,6 +41,10 @@ int64_t stored_bytes(const StoredRecord& stored);
 /// Whether `stored` is undamaged. All that follows is only called on undamaged records.
 bool is_intact(const StoredRecord& stored);
 
+/// Whether `stored` is what encode() would have made of some key and record: intact, it unpacks,
+/// and its digest is that of its key text. Reads all of it.
+bool is_sound(const StoredRecord& stored);
+
 /// The plain key text; nothing if it does not unpack, which also counts as damage.
 std::optional<std::string> key_text_of(const StoredRecord& stored);
 

@@ -210,6 +210,15 @@ Attempt<Connection> open_database(const std::filesystem::path& file, JournalMode
   return open_locked(file, journal);
 }
 
+Attempt<Connection> create_database(const std::filesystem::path& file) {
+  LAYA_ASSIGN(Connection connection, Connection::open(file, Connection::Access::kReadWrite));
+  LAYA_TRY(
+      connection.execute("PRAGMA page_size = 16384; PRAGMA journal_mode = OFF;"
+                         "PRAGMA synchronous = OFF"));
+  LAYA_TRY(create_tables(connection));
+  return connection;
+}
+
 Attempt<Connection> open_read_only(const std::filesystem::path& file) {
   LAYA_TRY(check_private(file));
   // Recent records are in the WAL file, if there is one. Reading it needs the -shm file, so where

@@ -31,6 +31,10 @@ std::filesystem::path building_file(const std::filesystem::path& file);
 Attempt<Connection> open_database(const std::filesystem::path& file, JournalMode journal,
                                   std::chrono::milliseconds timeout);
 
+/// Makes a database in the empty `file` that nobody else uses. It keeps no journal: what goes wrong
+/// before it is closed leaves a file to be thrown away.
+Attempt<Connection> create_database(const std::filesystem::path& file);
+
 /// Opens an existing `file` without changing anything.
 Attempt<Connection> open_read_only(const std::filesystem::path& file);
 

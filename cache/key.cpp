@@ -57,6 +57,17 @@ std::string Digest::hex() const {
   return text;
 }
 
+std::optional<Digest> Digest::from_hex(std::string_view hex) {
+  Digest digest;
+  if (hex.size() != 2 * digest.bytes.size()) return std::nullopt;
+  for (size_t i = 0; i < hex.size(); ++i) {
+    const size_t value = std::string_view(kHexDigits).find(hex[i]);
+    if (value == std::string_view::npos) return std::nullopt;
+    digest.bytes[i / 2] = static_cast<uint8_t>(digest.bytes[i / 2] << 4 | value);
+  }
+  return digest;
+}
+
 Digest digest_of(std::string_view bytes) {
   // Canonical form, so that a database means the same on every machine.
   XXH128_canonical_t canonical;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,8 @@ struct Digest {
 
   /// 32 lower-case hexadecimal digits.
   std::string hex() const;
+  /// The inverse of hex(); nothing if `hex` is not 32 such digits.
+  static std::optional<Digest> from_hex(std::string_view hex);
   bool operator==(const Digest&) const = default;
 };
 

@@ -19,22 +19,9 @@ Error error_of(const Failure& failure) {
 /// form.
 std::optional<Digest> digest_from_prefix(std::string_view prefix, char filler) {
   std::string hex(prefix);
-  Digest digest;
-  if (hex.size() > 2 * digest.bytes.size()) return std::nullopt;
-  hex.resize(2 * digest.bytes.size(), filler);
-  for (size_t i = 0; i < hex.size(); ++i) {
-    const size_t value = std::string_view("0123456789abcdef").find(hex[i]);
-    if (value == std::string_view::npos) return std::nullopt;
-    digest.bytes[i / 2] = static_cast<uint8_t>(digest.bytes[i / 2] << 4 | value);
-  }
-  return digest;
-}
-
-/// Whether `record` is what encode() would have made of some key, and unpacks.
-bool is_sound(const StoredRecord& record) {
-  if (!is_intact(record)) return false;
-  const auto text = key_text_of(record);
-  return text && digest_of(*text) == record.digest && decode(record);
+  const size_t digits = Digest{}.hex().size();
+  if (hex.size() < digits) hex.resize(digits, filler);
+  return Digest::from_hex(hex);
 }
 
 template <class T>
@@ -79,6 +66,7 @@ Result<std::vector<EntryInfo>> SqliteStore::show(std::string_view digest_prefix)
       return fail(ErrorKind::kStoreError, "record " + entry.digest + " is damaged");
     }
     LAYA_ASSIGN(entry.key, parse_key(*text));
+    entry.artifact = decode(std::move(row->record))->artifact;
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -123,12 +111,44 @@ Result<int64_t> SqliteStore::clear() {
   LAYA_ASSIGN(
       const int64_t removed,
       result_of(attempt([](Connection& connection) { return remove_all_rows(connection); })));
-  // Gives the space back. Not worth an error: others may be reading.
+  give_back_space();
+  return removed;
+}
+
+Result<int64_t> SqliteStore::remove(const std::vector<EntryInfo>& entries) {
+  int64_t removed = 0;
+  for (const EntryInfo& entry : entries) {
+    const auto digest = Digest::from_hex(entry.digest);
+    if (!digest) return fail(ErrorKind::kBadInput, "'" + entry.digest + "' is no digest");
+    // One record at a time, so that others can work meanwhile.
+    LAYA_ASSIGN(removed, result_of(attempt([&](Connection& connection) -> Attempt<int64_t> {
+                  LAYA_TRY(remove_row(connection, *digest, entry.producer));
+                  return removed + connection.changes();
+                })));
+  }
+  if (removed > 0) give_back_space();
+  return removed;
+}
+
+Result<int64_t> SqliteStore::shrink(int64_t bytes) {
+  flush();
+  int64_t removed = 0;
+  for (int64_t batch = kRowsPerEviction; batch == kRowsPerEviction; removed += batch) {
+    LAYA_ASSIGN(batch, result_of(attempt([&](Connection& connection) {
+                  return evict(connection, bytes, kRowsPerEviction, /*keep=*/0);
+                })));
+  }
+  counters_.evicted += removed;
+  if (removed > 0) give_back_space();
+  return removed;
+}
+
+void SqliteStore::give_back_space() {
+  // Not worth an error: others may be reading.
   (void)attempt([](Connection& connection) -> Attempt<bool> {
     LAYA_TRY(connection.execute("VACUUM"));
     return Query(connection, "PRAGMA wal_checkpoint(TRUNCATE)").step();
   });
-  return removed;
 }
 
 Result<int64_t> SqliteStore::stored_bytes() {

@@ -26,7 +26,16 @@ class NullStore final : public Store {
     return std::vector<EntryInfo>{};
   }
   Result<std::vector<std::string>> verify(bool) override { return std::vector<std::string>{}; }
+  Result<int64_t> remove(const std::vector<EntryInfo>&) override { return 0; }
+  Result<int64_t> shrink(int64_t) override { return 0; }
   Result<int64_t> clear() override { return 0; }
+  Result<BundleManifest> export_bundle(const std::filesystem::path&, std::vector<EntryInfo>,
+                                       std::vector<KeyField>) override {
+    return fail(ErrorKind::kStoreError, reason_);
+  }
+  Result<ImportReport> import_bundle(const std::filesystem::path&) override {
+    return fail(ErrorKind::kStoreError, reason_);
+  }
   Result<int64_t> stored_bytes() override { return 0; }
 
   StoreStats stats() const override {

@@ -79,14 +79,24 @@ Attempt<std::vector<int64_t>> read_ids(Connection& connection) {
   }
 }
 
-Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record) {
+Attempt<bool> has_row(Connection& connection, const Digest& digest, std::string_view producer) {
+  Query query(connection, "SELECT 1 FROM artifacts WHERE digest = ?1 AND producer = ?2",
+              Blob{bytes_of(digest)}, Blob{producer});
+  return query.step();
+}
+
+int64_t now() {
+  return std::time(nullptr);
+}
+
+Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record, int64_t created_at) {
   LAYA_TRY(remove_row(connection, record.digest, record.producer));
   LAYA_TRY(Query(connection,
                  "INSERT INTO artifacts(digest, producer, checksum, created_at, key_bytes, "
                  "artifact_bytes, metadata, key_text, artifact) "
                  "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                  Blob{bytes_of(record.digest)}, Blob{record.producer},
-                 Blob{bytes_of(record.checksum)}, int64_t{std::time(nullptr)}, record.key_bytes,
+                 Blob{bytes_of(record.checksum)}, created_at, record.key_bytes,
                  record.artifact_bytes, Blob{record.metadata}, Blob{record.key_text},
                  Blob{record.artifact})
                .run());

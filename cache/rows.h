@@ -29,9 +29,15 @@ Attempt<std::optional<Row>> read_row(Connection& connection, int64_t id);
 /// The ids of all rows, oldest first.
 Attempt<std::vector<int64_t>> read_ids(Connection& connection);
 
+/// Whether there is a row of `digest` made by `producer`, in whatever state.
+Attempt<bool> has_row(Connection& connection, const Digest& digest, std::string_view producer);
+
+/// The time to write down as created_at: seconds since 1970.
+int64_t now();
+
 /// Inserts `record` in place of one with the same digest and producer; returns its id.
 /// Call within a transaction.
-Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record);
+Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record, int64_t created_at);
 
 Attempt<void> remove_row(Connection& connection, int64_t id);
 Attempt<void> remove_row(Connection& connection, const Digest& digest, std::string_view producer);
@@ -46,6 +52,9 @@ Attempt<int64_t> total_bytes(Connection& connection);
 
 /// Bytes inside the file that new records can take without making it larger.
 Attempt<int64_t> reusable_bytes(Connection& connection);
+
+/// Rows removed by one transaction, so that others need not wait for a large eviction.
+inline constexpr int64_t kRowsPerEviction = 64;
 
 /// Removes least recently used rows, but never `keep`, until at most `target` bytes are left or
 /// `limit` rows are gone; returns how many were removed. One transaction.

@@ -22,9 +22,6 @@ constexpr microseconds kLongestPause{10'000};
 /// write with their next put() or at their end.
 constexpr size_t kUsesPerFlush = 512;
 
-/// Rows removed by one transaction, so that others need not wait for a large eviction.
-constexpr int64_t kRowsPerEviction = 64;
-
 /// Where an eviction ends, so that not every put() evicts.
 int64_t low_mark(int64_t max_bytes) {
   return max_bytes - max_bytes / 10;
@@ -223,7 +220,7 @@ Attempt<int64_t> SqliteStore::write_once(const StoredRecord& record,
     if (connection.has_moved()) return fail(Fault::kReadOnly, place_.file.string() + " was moved");
     LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
     LAYA_TRY(write_uses(connection, uses));
-    LAYA_ASSIGN(const int64_t id, write_row(connection, record));
+    LAYA_ASSIGN(const int64_t id, write_row(connection, record, now()));
     LAYA_TRY(transaction.commit());
     return id;
   });

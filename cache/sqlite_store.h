@@ -50,7 +50,13 @@ class SqliteStore final : public Store, private ForkAware {
   Result<std::vector<EntryInfo>> list() override;
   Result<std::vector<EntryInfo>> show(std::string_view digest_prefix) override;
   Result<std::vector<std::string>> verify(bool repair) override;
+  Result<int64_t> remove(const std::vector<EntryInfo>& entries) override;
+  Result<int64_t> shrink(int64_t bytes) override;
   Result<int64_t> clear() override;
+  Result<BundleManifest> export_bundle(const std::filesystem::path& file,
+                                       std::vector<EntryInfo> entries,
+                                       std::vector<KeyField> notes) override;
+  Result<ImportReport> import_bundle(const std::filesystem::path& file) override;
   Result<int64_t> stored_bytes() override;
 
   StoreStats stats() const override;
@@ -93,6 +99,7 @@ class SqliteStore final : public Store, private ForkAware {
   Attempt<void> make_room();
   Attempt<void> repair();
   Attempt<void> repair_structure();
+  void give_back_space();
   /// How many bytes of records to keep, if there are too many for the cap or for the disk.
   Attempt<std::optional<int64_t>> eviction_target(Connection& connection, int64_t last_put) const;
   /// Evicts if need be, but not record `keep`.

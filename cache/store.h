@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/bundle.h"
 #include "cache/key.h"
 #include "cache/log.h"
 #include "cache/result.h"
@@ -74,6 +75,7 @@ struct EntryInfo {
   int64_t hits = 0;            ///< as of the last batch of recency updates
   int64_t created_at = 0;      ///< seconds since 1970, for people only; never decides validity
   std::vector<KeyField> key;   ///< filled by show() only
+  std::string artifact;        ///< filled by show() only
 };
 
 enum class StoreMode { kReadWrite, kReadOnly, kMemoryOnly };
@@ -121,8 +123,23 @@ class Store {
   virtual Result<std::vector<EntryInfo>> show(std::string_view digest_prefix) = 0;
   /// Checks every record; returns the digests of damaged ones, which are removed if `repair`.
   virtual Result<std::vector<std::string>> verify(bool repair) = 0;
+  /// Removes the records of `entries` that are still there and gives their space back to the disk;
+  /// returns how many there were.
+  virtual Result<int64_t> remove(const std::vector<EntryInfo>& entries) = 0;
+  /// Removes the least recently used records until at most `bytes` are left; as remove().
+  virtual Result<int64_t> shrink(int64_t bytes) = 0;
   /// Removes every record; returns how many there were.
   virtual Result<int64_t> clear() = 0;
+  /// Writes the records of `entries` to the bundle `file`, which is replaced if it exists; `notes`
+  /// go into its manifest. The same records and notes make the same bytes. kStoreError: a record is
+  /// damaged, or the file cannot be written; then nothing is left of it.
+  virtual Result<BundleManifest> export_bundle(const std::filesystem::path& file,
+                                               std::vector<EntryInfo> entries,
+                                               std::vector<KeyField> notes) = 0;
+  /// Checks all of a bundle (errors as of check_bundle()), then adds what is not here yet in one
+  /// transaction: all of that or, after an error, nothing.
+  virtual Result<ImportReport> import_bundle(const std::filesystem::path& file) = 0;
+
   /// Bytes of all records, as counted against max_bytes; 0 where nothing is kept.
   virtual Result<int64_t> stored_bytes() = 0;
 

@@ -12,7 +12,7 @@ if(TARGET laya)
 endif()
 
 # The public headers; all others are how it is done and may change.
-set(cache_headers directory key log result store)
+set(cache_headers bundle directory key layers log result store)
 set(jit_headers compiler device engine kernel kernel_spec options target template)
 set(model_headers batch config dtype model op ops plan prediction synthetic)
 foreach(folder cache jit model)

@@ -157,6 +157,29 @@ Result<BuiltArtifact> Builder::rebuild(const KernelSpec& spec) {
   return finish(std::move(job), std::move(artifact), BuildSource::kCompiled);
 }
 
+Result<cache::Key> Builder::key(const KernelSpec& spec) const {
+  LAYA_ASSIGN(Job job, prepare(spec));
+  return std::move(job.key);
+}
+
+Result<std::string> Builder::explain(const KernelSpec& spec) {
+  LAYA_ASSIGN(const cache::Key key, this->key(spec));
+  const std::string& identity = compiler(spec.target().backend).identity();
+  const auto found = [&](const cache::Record& record, const char* where) {
+    const bool usable = identity.empty() || identity == record.producer;
+    return "entry " + key.digest.hex() + " " + where + " has this kernel, made by compiler " +
+           record.producer +
+           (usable ? ""
+                   : "; the compiler installed is " + identity +
+                         ", so it is used with LAYA_JIT=never only");
+  };
+  for (const std::string_view producer : {std::string_view(identity), std::string_view{}}) {
+    if (auto record = store_->find(key, producer)) return found(*record, "of the cache");
+    if (auto record = layers_.find(key, producer)) return found(*record, "of a layer");
+  }
+  return "not stored: " + explain_miss(*store_, key);
+}
+
 void Builder::count_into(EngineStats& stats) const {
   stats.compiled += compiled_;
   stats.disk_hits += disk_hits_;

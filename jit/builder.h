@@ -45,6 +45,10 @@ class Builder {
   /// out not to load.
   Result<BuiltArtifact> rebuild(const KernelSpec& spec);
 
+  /// As Engine::key() and Engine::explain().
+  Result<cache::Key> key(const KernelSpec& spec) const;
+  Result<std::string> explain(const KernelSpec& spec);
+
   Compiler& compiler(Backend backend) { return backend == Backend::kCuda ? *cuda_ : *cpu_; }
   cache::Store& store() { return *store_; }
   cache::Layers& layers() { return layers_; }

@@ -59,7 +59,10 @@ class EngineImpl final : public Engine {
     return stats;
   }
 
+  Result<cache::Key> key(const KernelSpec& spec) const override { return builder_->key(spec); }
+  Result<std::string> explain(const KernelSpec& spec) override { return builder_->explain(spec); }
   cache::Store& store() override { return builder_->store(); }
+  cache::Layers& layers() override { return builder_->layers(); }
   const Options& options() const override { return options_; }
   Compiler& compiler(Backend backend) override { return builder_->compiler(backend); }
 

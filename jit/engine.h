@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/layers.h"
 #include "cache/result.h"
 #include "cache/store.h"
 #include "jit/compiler.h"
@@ -69,8 +70,15 @@ class Engine {
       std::span<const KernelSpec> specs,
       const std::function<void(const BuildReport&)>& on_done = {}) = 0;
 
+  /// The key under which the artifact for `spec` is stored. kBadSpec.
+  virtual Result<cache::Key> key(const KernelSpec& spec) const = 0;
+  /// Says for a person where the kernel for `spec` is stored, or why it is not: which field of its
+  /// key differs from the nearest entry, and by what. kBadSpec.
+  virtual Result<std::string> explain(const KernelSpec& spec) = 0;
+
   virtual EngineStats stats() const = 0;
   virtual cache::Store& store() = 0;
+  virtual cache::Layers& layers() = 0;
   virtual const Options& options() const = 0;
   /// The compiler of a backend, for its identity; compiles nothing by itself.
   virtual Compiler& compiler(Backend backend) = 0;

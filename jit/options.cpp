@@ -54,22 +54,6 @@ tl::unexpected<Error> bad(const char* name, const std::string& value, const char
   return fail(ErrorKind::kBadInput, std::string(name) + "='" + value + "': allowed is " + allowed);
 }
 
-/// A number of bytes with or without a unit.
-Result<int64_t> parse_bytes(const char* name, const std::string& text) {
-  constexpr const char* allowed = "a number of bytes, such as 2GiB";
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc() || count < 0) return bad(name, text, allowed);
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  const int shift = unit.empty()    ? 0
-                    : unit == "KiB" ? 10
-                    : unit == "MiB" ? 20
-                    : unit == "GiB" ? 30
-                                    : -1;
-  if (shift < 0 || count > (INT64_MAX >> shift)) return bad(name, text, allowed);
-  return count << shift;
-}
-
 Result<int64_t> parse_count(const char* name, const std::string& text, const char* allowed) {
   int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
@@ -113,6 +97,21 @@ constexpr Word<LogLevel> kLevels[] = {{"error", LogLevel::kError},
                                       {"debug", LogLevel::kDebug}};
 
 }  // namespace
+
+Result<int64_t> parse_bytes(const char* name, const std::string& text) {
+  constexpr const char* allowed = "a number of bytes, such as 2GiB";
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || count < 0) return bad(name, text, allowed);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  const int shift = unit.empty()    ? 0
+                    : unit == "KiB" ? 10
+                    : unit == "MiB" ? 20
+                    : unit == "GiB" ? 30
+                                    : -1;
+  if (shift < 0 || count > (INT64_MAX >> shift)) return bad(name, text, allowed);
+  return count << shift;
+}
 
 Result<Options> options_from_environment() {
   Options options;

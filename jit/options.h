@@ -38,6 +38,9 @@ struct Options {
 /// kBadInput names the variable, its value and what is allowed.
 Result<Options> options_from_environment();
 
+/// A number of bytes, with or without KiB, MiB or GiB after it. kBadInput names `name` and `text`.
+Result<int64_t> parse_bytes(const char* name, const std::string& text);
+
 /// One row of the table of options; README's table is tested against it.
 struct OptionInfo {
   const char* variable;       ///< "LAYA_CACHE_DIR"

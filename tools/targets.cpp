@@ -1,5 +1,7 @@
 #include "tools/targets.h"
 
+#include <algorithm>
+
 #include "model/checkpoint.h"
 #include "model/plan.h"
 #include "tools/console.h"
@@ -62,6 +64,23 @@ Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::stri
     }
   }
   return pairs;
+}
+
+Result<std::vector<jit::KernelSpec>> specs_of(const ModelChoice& choice,
+                                              const std::vector<std::string>& targets,
+                                              const std::vector<std::string>& dtypes) {
+  LAYA_ASSIGN(const ModelShape shape, shape_of(choice));
+  LAYA_ASSIGN(const std::vector<TargetDType> pairs, parse_target_dtypes(targets, dtypes));
+  std::vector<jit::KernelSpec> specs;
+  for (const TargetDType& pair : pairs) {
+    const model::Plan plan = model::make_plan(shape.config, {shape.table, pair.dtype}, pair.target);
+    for (jit::KernelSpec& spec : plan.specs()) {
+      if (std::find(specs.begin(), specs.end(), spec) == specs.end()) {
+        specs.push_back(std::move(spec));
+      }
+    }
+  }
+  return specs;
 }
 
 }  // namespace laya::tools

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/result.h"
+#include "jit/kernel_spec.h"
 #include "jit/target.h"
 #include "model/config.h"
 #include "model/dtype.h"
@@ -37,5 +38,10 @@ struct TargetDType {
 /// each target keeps one. kBadInput names the word that is wrong.
 Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::string>& targets,
                                                      const std::vector<std::string>& dtypes);
+
+/// The kernels of a model for every pair of targets and dtypes, each once. Errors as above.
+Result<std::vector<jit::KernelSpec>> specs_of(const ModelChoice& choice,
+                                              const std::vector<std::string>& targets,
+                                              const std::vector<std::string>& dtypes);
 
 }  // namespace laya::tools

@@ -1,5 +1,4 @@
 // `laya warm`: compiles every kernel that a model needs into the cache. Needs no GPU.
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -7,7 +6,6 @@
 #include <vector>
 
 #include "jit/engine.h"
-#include "model/plan.h"
 #include "tools/command.h"
 #include "tools/console.h"
 #include "tools/progress.h"
@@ -41,22 +39,6 @@ WarmCounts count(const std::vector<jit::BuildReport>& reports) {
     }
   }
   return counts;
-}
-
-/// The kernels of every pair, each once.
-Result<std::vector<jit::KernelSpec>> specs_of(const WarmArgs& args) {
-  LAYA_ASSIGN(const ModelShape shape, shape_of(args.choice));
-  LAYA_ASSIGN(const std::vector<TargetDType> pairs, parse_target_dtypes(args.targets, args.dtypes));
-  std::vector<jit::KernelSpec> specs;
-  for (const TargetDType& pair : pairs) {
-    const model::Plan plan = model::make_plan(shape.config, {shape.table, pair.dtype}, pair.target);
-    for (jit::KernelSpec& spec : plan.specs()) {
-      if (std::find(specs.begin(), specs.end(), spec) == specs.end()) {
-        specs.push_back(std::move(spec));
-      }
-    }
-  }
-  return specs;
 }
 
 /// Builds `specs` with progress on stderr.
@@ -136,7 +118,7 @@ int run(const WarmArgs& args) {
   Result<jit::Options> options = command_options();
   if (!options) return report(options.error());
   if (args.jobs > 0) options->jobs = args.jobs;
-  const auto specs = specs_of(args);
+  const auto specs = specs_of(args.choice, args.targets, args.dtypes);
   if (!specs) return report(specs.error());
   const auto engine = jit::Engine::create(*options);
   if (!engine) return report(engine.error());

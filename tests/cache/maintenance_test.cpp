@@ -152,5 +152,34 @@ TEST_CASE("clear removes every record and gives the space back") {
   CHECK(store->find(key_of("k"), "maker-1"));
 }
 
+TEST_CASE("chosen records are removed and the space is given back") {
+  const TempDirectory temp;
+  const auto store = Store::open(options_for(temp));
+  for (uint32_t i = 0; i < 20; ++i) {
+    REQUIRE(store->put(key_of(std::to_string(i)), record_of(i, 50'000)));
+  }
+  auto entries = *store->list();
+  entries.resize(15);
+  CHECK(*store->remove(entries) == 15);
+  CHECK(*store->remove(entries) == 0);
+  CHECK(store->list()->size() == 5);
+  CHECK(store->verify(false)->empty());
+  CHECK(std::filesystem::file_size(temp.database()) < 500'000);  // It was above a million.
+}
+
+TEST_CASE("shrinking removes what was used least recently") {
+  const TempDirectory temp;
+  const auto store = Store::open(options_for(temp));
+  for (uint32_t i = 0; i < 200; ++i) REQUIRE(store->put(key_of(std::to_string(i)), record_of(i)));
+  REQUIRE(store->find(key_of("7"), "maker-1"));
+  const int64_t each = *store->stored_bytes() / 200;
+  CHECK(*store->shrink(10 * each + each / 2) == 190);
+  CHECK(store->find(key_of("7"), "maker-1"));
+  CHECK(store->find(key_of("199"), "maker-1"));
+  CHECK_FALSE(store->find(key_of("100"), "maker-1"));
+  CHECK(*store->shrink(int64_t{1} << 40) == 0);
+  CHECK(*store->shrink(0) == 10);
+}
+
 }  // namespace
 }  // namespace laya::cache
