@@ -58,12 +58,12 @@ constexpr char kSchema[] = R"sql(
   PRAGMA user_version = 1;
 )sql";
 
-// No memory map: a file that shrinks would end the host program. A small page cache: a record is
-// read once, so pages are worth keeping only while they are in the processor's cache.
+// No memory map: a file that shrinks would end the host program. A page cache that holds the inner
+// pages of a large database beside the records that pass through it.
 constexpr char kSettings[] = R"sql(
   PRAGMA mmap_size = 0;
   PRAGMA cell_size_check = ON;
-  PRAGMA cache_size = -512;
+  PRAGMA cache_size = -8192;
 )sql";
 
 std::string system_error(const std::string& what, int error) {

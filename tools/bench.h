@@ -46,6 +46,7 @@ struct Benchmark {
   CLI::App* app;
   std::function<int()> run;
 };
+Benchmark add_bench_cache(CLI::App& bench);
 Benchmark add_bench_jit(CLI::App& bench);
 Benchmark add_bench_model(CLI::App& bench);
 

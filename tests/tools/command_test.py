@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -58,12 +59,15 @@ class LayaTest(unittest.TestCase):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="laya-test-"))
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
 
+    @staticmethod
+    def environment_of(cache, **environment):
+        """The caller's environment without its options of ours."""
+        env = {key: value for key, value in os.environ.items() if not key.startswith("LAYA_")}
+        return dict(env, LAYA_CACHE_DIR=str(cache), **environment)
+
     @classmethod
     def laya(cls, *args, cache=None, stdin="", **environment):
-        """One process with no option of the caller's environment."""
-        env = {key: value for key, value in os.environ.items() if not key.startswith("LAYA_")}
-        env["LAYA_CACHE_DIR"] = str(cache or cls.shared / "unused")
-        env.update(environment)
+        env = cls.environment_of(cache or cls.shared / "unused", **environment)
         return subprocess.run([BIN_DIR / "laya", *map(str, args)], input=stdin, env=env,
                               capture_output=True, text=True, timeout=300)
 
@@ -318,6 +322,116 @@ class Cache(LayaTest):
         self.predict(cache=self.cache)
         after = json.loads(self.ok("cache", "stats", "--json", cache=self.cache))["hits"]
         self.assertEqual(after - before, self.warmed["specs"])
+
+    def test_list_filters_and_sorts(self):
+        def kernels(*args):
+            listed = json.loads(self.ok("cache", "list", "--json", *args, cache=self.cache))
+            return [entry["metadata"]["kernel"] for entry in listed]
+
+        everything = [entry["metadata"]["kernel"] for entry in self.entries]
+        gemms = kernels("--template", "gemm")
+        self.assertTrue(gemms)
+        self.assertEqual(gemms, [kernel for kernel in everything if kernel.startswith("gemm{")])
+        self.assertEqual(len(kernels("--template", "gemm,rope")), len(gemms) + 1)
+        self.assertEqual(kernels("--target", "cpu"), everything)
+        self.assertEqual(kernels("--target", "sm_80"), [])
+        self.assertEqual(kernels("--compiler", self.entries[0]["producer"][:6]), everything)
+        self.assertEqual(kernels("--compiler", "nobody"), [])
+        self.assertEqual(kernels("--model", self.model, "--target", "cpu"), everything)
+        self.assertEqual(kernels("--sort", "kernel"), sorted(everything))
+        self.assertEqual(len(kernels("--limit", 3)), 3)
+        sizes = [entry["stored_bytes"] for entry in json.loads(
+            self.ok("cache", "list", "--json", "--sort", "size", cache=self.cache))]
+        self.assertEqual(sizes, sorted(sizes, reverse=True))
+        self.refused(2, "cache", "list", "--target", "sm_1", cache=self.cache)
+        self.refused(2, "cache", "list", "--model", self.model, cache=self.cache)
+
+    def test_explain_says_where_a_kernel_is_or_what_differs(self):
+        spec = next(entry["metadata"]["kernel"] for entry in self.entries
+                    if entry["metadata"]["template"] == "rope")
+        self.assertIn("has this kernel", self.ok("cache", "explain", spec, cache=self.cache))
+        key = json.loads(self.ok("cache", "explain", "--json", spec, cache=self.cache))["key"]
+        self.assertIn(key, [entry["key"] for entry in self.entries])
+        other = spec.replace("HEADS=2", "HEADS=5")
+        self.assertNotEqual(other, spec)
+        missing = self.ok("cache", "explain", other, cache=self.cache)
+        self.assertIn("not stored", missing)
+        self.assertIn("differs in", missing)
+        self.refused(2, "cache", "explain", "nonsense", cache=self.cache)
+
+    def test_prune_removes_what_is_selected_or_least_recently_used(self):
+        count = len(self.entries)
+        def left():
+            return len(json.loads(self.ok("cache", "list", "--json", cache=self.cache)))
+
+        self.refused(2, "cache", "prune", cache=self.cache)
+        self.refused(2, "cache", "prune", "--to", "much", cache=self.cache)
+        self.refused(2, "cache", "prune", "--to", "1KiB", "--template", "gemm", cache=self.cache)
+        self.assertEqual(left(), count)
+        removed = json.loads(self.ok("cache", "prune", "--template", "rope", "--json",
+                                     cache=self.cache))["removed"]
+        self.assertEqual(removed, 1)
+        self.assertIn("removed 0", self.ok("cache", "prune", "--other-compilers", cache=self.cache))
+        self.ok("cache", "prune", "--to", "100KiB", cache=self.cache)
+        self.assertLess(0, left())
+        self.assertLess(left(), count - 1)
+        stats = json.loads(self.ok("cache", "stats", "--json", cache=self.cache))
+        self.assertLessEqual(stats["bytes"], 100 << 10)
+        _, stats = self.predict(cache=self.cache)
+        self.assertGreater(stats["compiled"], 0)
+
+    def test_a_bundle_is_a_layer_and_can_be_imported(self):
+        bundle = self.dir / "a b'\u65e5?#%.laya"
+        made = json.loads(self.ok("cache", "export", bundle, "--json", cache=self.cache))
+        self.assertEqual(made["entries"], len(self.entries))
+        self.assertEqual(len(made["targets"]), 1)
+        checked = json.loads(self.ok("cache", "import", bundle, "--dry-run", "--json",
+                                     cache=self.dir / "new"))
+        self.assertEqual(checked["seal"], made["seal"])
+
+        _, stats = self.predict(cache=self.dir / "empty", LAYA_CACHE_LAYERS=bundle)
+        self.assertEqual((stats["compiled"], stats["disk_hits"]), (0, self.warmed["specs"]))
+        layered = json.loads(self.ok("warm", "--model", self.model, "--json",
+                                     cache=self.dir / "empty", LAYA_CACHE_LAYERS=bundle))
+        self.assertEqual({kernel["source"] for kernel in layered["kernels"]}, {"layer"})
+        entries = "cache", "list", "--json"
+        self.assertEqual(json.loads(self.ok(*entries, cache=self.dir / "empty")), [])
+        self.predict(cache=self.dir / "empty", LAYA_CACHE_LAYERS=bundle, LAYA_CACHE_COPY="yes")
+        self.assertEqual(len(json.loads(self.ok(*entries, cache=self.dir / "empty"))),
+                         len(self.entries))
+
+        imported = json.loads(self.ok("cache", "import", bundle, "--json", cache=self.dir / "new"))
+        self.assertEqual((imported["added"], imported["kept"]), (len(self.entries), 0))
+        _, stats = self.predict(cache=self.dir / "new", LAYA_JIT="never")
+        self.assertEqual(stats["compiled"], 0)
+
+    def test_a_bundle_that_is_broken_or_empty_is_refused(self):
+        bundle = self.dir / "bundle"
+        self.refused(1, "cache", "export", bundle, "--template", "no_such", cache=self.cache)
+        self.ok("cache", "export", bundle, cache=self.cache)
+        whole = bundle.read_bytes()
+        bundle.write_bytes(whole[:len(whole) // 2] + b"?" + whole[len(whole) // 2 + 1:])
+        error = self.refused(2, "cache", "import", bundle, cache=self.dir / "new")
+        self.assertIn(str(bundle), error)
+        self.assertEqual(json.loads(self.ok("cache", "list", "--json", cache=self.dir / "new")), [])
+        self.refused(1, "cache", "import", self.dir / "nowhere", cache=self.dir / "new")
+
+    def test_processes_that_start_together_compile_each_kernel_once(self):
+        args = [BIN_DIR / "laya", "warm", "--model", self.model, "--json", "--jobs", "2"]
+        env = self.environment_of(self.dir / "shared")
+        processes = [subprocess.Popen(args, env=env, stdout=subprocess.PIPE, text=True)
+                     for _ in range(6)]
+        outputs = [json.loads(process.communicate()[0]) for process in processes]
+        self.assertEqual(sum(output["compiled"] for output in outputs), self.warmed["specs"])
+        self.assertEqual([output["failed"] for output in outputs], [0] * len(outputs))
+
+    def test_the_machine_code_of_an_entry_can_be_read(self):
+        if not any(map(shutil.which, ("llvm-objdump", "llvm-objdump-19", "objdump"))):
+            self.skipTest("no disassembler")
+        entry = self.entries[0]
+        shown = json.loads(self.ok("cache", "show", entry["key"], "--json", "--disassemble",
+                                   cache=self.cache))
+        self.assertRegex(shown[0]["disassembly"], r"\bret")
 
     def test_show_gives_the_key_fields_and_the_compiled_source(self):
         entry = self.entries[0]
