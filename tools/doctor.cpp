@@ -1,10 +1,8 @@
 // `laya doctor`: what this machine has (GPU, compilers, CPU features, cache), and what to do about
 // what it lacks.
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "jit/device.h"
@@ -70,11 +68,13 @@ Finding cache_finding(cache::Store& store) {
   return {"cache", true, std::move(found), ""};
 }
 
-Finding layer_finding(const std::filesystem::path& layer) {
-  std::error_code error;
-  const bool exists = std::filesystem::is_directory(layer, error);
-  return {"layer", exists, layer.string() + (exists ? "" : " is not a directory"),
-          exists ? "" : "correct LAYA_CACHE_LAYERS"};
+Finding layer_finding(const cache::Layers::Info& layer) {
+  if (!layer.problem.empty()) {
+    return {"layer", false, layer.path.string() + ": " + layer.problem,
+            "it is left out; correct LAYA_CACHE_LAYERS or the layer"};
+  }
+  return {"layer", true, layer.path.string() + ": " + std::to_string(layer.entries) + " entries",
+          ""};
 }
 
 Finding mode_finding(const jit::Options& options) {
@@ -102,7 +102,9 @@ int run(bool json) {
                                 cpu_finding(),
                                 cache_finding((*engine)->store()),
                                 mode_finding(*options)};
-  for (const auto& layer : options->cache_layers) findings.push_back(layer_finding(layer));
+  for (const auto& layer : (*engine)->layers().describe()) {
+    findings.push_back(layer_finding(layer));
+  }
   if (!json) {
     print_findings(findings);
     return kDone;
