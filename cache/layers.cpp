@@ -90,7 +90,7 @@ class Layers::Layer final : private ForkAware {
   Failure failure_;
 };
 
-Layers::Layers(const std::vector<std::filesystem::path>& paths, LogFn log) {
+Layers::Layers(const std::vector<std::filesystem::path>& paths, const LogFn& log) {
   for (const auto& path : paths) layers_.push_back(std::make_unique<Layer>(path, log));
 }
 
@@ -107,6 +107,7 @@ std::optional<Record> Layers::find(const Key& key, std::string_view producer) {
 
 std::vector<Layers::Info> Layers::describe() {
   std::vector<Info> infos;
+  infos.reserve(layers_.size());
   for (const auto& layer : layers_) infos.push_back(layer->describe());
   return infos;
 }

@@ -23,7 +23,7 @@ class Layers {
  public:
   /// `paths`: directories that hold a cache, or bundle files; searched in this order. Opens none of
   /// them before the first find().
-  Layers(const std::vector<std::filesystem::path>& paths, LogFn log);
+  Layers(const std::vector<std::filesystem::path>& paths, const LogFn& log);
   ~Layers();
   Layers(Layers&&) noexcept;
   Layers& operator=(Layers&&) noexcept;

@@ -95,7 +95,7 @@ Result<std::vector<std::string>> SqliteStore::verify(bool repair) {
 }
 
 Attempt<void> SqliteStore::repair_structure() {
-  const Attempt<void> repaired = attempt([](Connection& connection) -> Attempt<void> {
+  Attempt<void> repaired = attempt([](Connection& connection) -> Attempt<void> {
     LAYA_TRY(repair_accounts(connection));
     LAYA_ASSIGN(const bool sound, has_sound_structure(connection));
     if (!sound) return fail(Fault::kDamaged, "the structure cannot be repaired");

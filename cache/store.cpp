@@ -54,7 +54,8 @@ std::unique_ptr<Store> Store::open(StoreOptions options) {
   std::error_code error;
   const auto directory = std::filesystem::canonical(options.directory, error);
   if (error) {
-    return keep_nothing(std::move(options), options.directory.string() + ": " + error.message());
+    const std::string reason = options.directory.string() + ": " + error.message();
+    return keep_nothing(std::move(options), reason);
   }
 
   SqliteStore::Place place;

@@ -75,7 +75,7 @@ std::string find_in_notes(std::string_view notes) {
     notes.remove_prefix(sizeof note);
     const uint64_t name_bytes = padded(note.n_namesz);
     if (name_bytes > notes.size() || note.n_descsz > notes.size() - name_bytes) return {};
-    const bool is_gnu = notes.substr(0, note.n_namesz) == std::string_view("GNU", 4);
+    const bool is_gnu = notes.substr(0, note.n_namesz) == std::string_view("GNU\0", 4);
     if (is_gnu && note.n_type == NT_GNU_BUILD_ID) {
       return to_hex(notes.substr(name_bytes, note.n_descsz));
     }

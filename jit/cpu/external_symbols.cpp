@@ -26,7 +26,7 @@ const void* address_of(Signature* function) {
 #define LAYA_MATH2(name) {#name, address_of<double(double, double)>(&::name)}, LAYA_PLAIN(name##f)
 
 const ExternalSymbol kSymbols[] = {
-    LAYA_PLAIN(bcmp),
+    LAYA_PLAIN(bcmp),  // NOLINT(bugprone-unsafe-functions): Clang emits calls of it.
     {"memcmp", address_of<int(const void*, const void*, size_t)>(&::memcmp)},
     {"memcpy", address_of<void*(void*, const void*, size_t)>(&::memcpy)},
     {"memmove", address_of<void*(void*, const void*, size_t)>(&::memmove)},

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "jit/cpu/elf_object.h"
@@ -160,7 +161,7 @@ class ObjectLoader {
     // Every page is written to below: populating saves one fault for each.
     void* base = mmap(nullptr, total, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (base == MAP_FAILED) return refused(std::string("mmap: ") + std::strerror(errno));
+    if (base == MAP_FAILED) return refused("mmap: " + std::generic_category().message(errno));
     image_.base_ = base;
     image_.bytes_ = total;
     return {};
@@ -191,7 +192,7 @@ class ObjectLoader {
   void fill_slots() {
     for (uint32_t i = 0; i < slot_symbols_.size(); ++i) {
       const void* address = address_of(object_.symbols()[slot_symbols_[i]]);
-      std::memcpy(slot(i), &address, sizeof address);
+      std::memcpy(slot(i), static_cast<const void*>(&address), sizeof address);
       std::memcpy(stub(i), kStub.data(), kStub.size());
       const auto distance = static_cast<int32_t>(slot(i) - (stub(i) + kStubNext));
       std::memcpy(stub(i) + kStubOperand, &distance, sizeof distance);
@@ -234,7 +235,7 @@ class ObjectLoader {
   Result<void> protect(Part part, int protection) const {
     if (parts_[part].size == 0) return {};
     if (mprotect(at(part, 0), round_up(parts_[part].size, page_), protection) == 0) return {};
-    return refused(std::string("mprotect: ") + std::strerror(errno));
+    return refused("mprotect: " + std::generic_category().message(errno));
   }
 
   Result<void*> find_entry(std::string_view name) const {
