@@ -11,6 +11,7 @@
 
 #include "cache/file_lock.h"
 #include "cache/result.h"
+#include "cache/salvage.h"
 
 namespace laya::cache {
 namespace {
@@ -65,6 +66,9 @@ constexpr char kSettings[] = R"sql(
   PRAGMA cell_size_check = ON;
   PRAGMA cache_size = -8192;
 )sql";
+
+/// Longest time that is spent on taking records out of a damaged database; others wait meanwhile.
+constexpr std::chrono::seconds kSalvageTime{1};
 
 std::string system_error(const std::string& what, int error) {
   return what + ": " + std::generic_category().message(error);
@@ -186,6 +190,40 @@ Attempt<Connection> open_ours(const std::filesystem::path& file, Connection::Acc
   return connection;
 }
 
+/// Moves a database and what belongs to it over whatever is at `to`.
+Attempt<void> move_database(const std::filesystem::path& from, const std::filesystem::path& to) {
+  // The main file goes first: SQLite deletes a journal or WAL without a database by itself, so a
+  // crash in between does no harm.
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    return fail(Fault::kOther, system_error("rename " + from.string(), errno));
+  }
+  for (const char* suffix : {"-wal", "-journal"}) {
+    const auto source = with_suffix(from, suffix), target = with_suffix(to, suffix);
+    if (::rename(source.c_str(), target.c_str()) != 0) ::unlink(target.c_str());
+  }
+  for (const auto& file : {from, to}) ::unlink(with_suffix(file, "-shm").c_str());
+  return {};
+}
+
+/// Copies what can be read of the database `aside`, without and, if there is one, with its
+/// write-ahead log. Returns the number of records.
+int64_t salvage_into(Connection& connection, const std::filesystem::path& aside) {
+  const auto deadline = std::chrono::steady_clock::now() + kSalvageTime;
+  std::error_code ignored;
+  const bool has_wal = std::filesystem::exists(with_suffix(aside, "-wal"), ignored);
+  Salvage result;
+  for (const auto access : {Connection::Access::kReadOnly, Connection::Access::kImmutable}) {
+    if (result.complete || (access == Connection::Access::kReadOnly && !has_wal)) continue;
+    auto damaged = Connection::open(aside, access);
+    if (!damaged || !damaged->execute(kSettings)) continue;
+    const int64_t saved = result.saved;
+    result = salvage(*damaged, connection, deadline);
+    result.saved += saved;
+  }
+  ::unlink(with_suffix(aside, "-shm").c_str());
+  return result.saved;
+}
+
 Attempt<FileLock> lock_for(const std::filesystem::path& file, std::chrono::milliseconds timeout) {
   return FileLock::acquire(with_suffix(file, ".lock"), timeout);
 }
@@ -249,22 +287,24 @@ FileIdentity identity_of(const std::filesystem::path& file) {
   return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino)};
 }
 
-Attempt<bool> move_aside(const std::filesystem::path& file, const FileIdentity& identity,
-                         std::chrono::milliseconds timeout) {
+Attempt<std::optional<Replacement>> replace_damaged(const std::filesystem::path& file,
+                                                    const FileIdentity& identity,
+                                                    JournalMode journal,
+                                                    std::chrono::milliseconds timeout) {
   LAYA_ASSIGN(const FileLock lock, lock_for(file, timeout));
-  if (identity.inode == 0 || identity_of(file) != identity) return false;
-  const std::filesystem::path target = damaged_file(file);
-  // The main file goes first: SQLite deletes a journal or WAL without a database by itself, so a
-  // crash in between does no harm.
-  if (::rename(file.c_str(), target.c_str()) != 0) {
-    return fail(Fault::kOther, system_error("rename " + file.string(), errno));
+  if (identity.inode == 0 || identity_of(file) != identity) return std::nullopt;
+  const std::filesystem::path aside = damaged_file(file);
+  LAYA_TRY(move_database(file, aside));
+  auto connection = open_locked(file, journal);
+  if (!connection) {
+    // Better a damaged database than none: what refused a new one may also have been what made
+    // this one look damaged.
+    (void)move_database(aside, file);
+    return tl::make_unexpected(std::move(connection).error());
   }
-  for (const char* suffix : {"-wal", "-journal"}) {
-    const auto from = with_suffix(file, suffix), to = with_suffix(target, suffix);
-    if (::rename(from.c_str(), to.c_str()) != 0) ::unlink(to.c_str());
-  }
-  ::unlink(with_suffix(file, "-shm").c_str());
-  return true;
+  Replacement replacement{*std::move(connection), 0};
+  replacement.saved = salvage_into(replacement.connection, aside);
+  return replacement;
 }
 
 void remove_damaged(const std::filesystem::path& file) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "cache/fault.h"
 #include "cache/file_system.h"
@@ -50,13 +51,22 @@ struct FileIdentity {
 };
 FileIdentity identity_of(const std::filesystem::path& file);
 
-/// Moves the damaged database `identity` at `file` to damaged_file(). False: another process has
-/// done so already, and what is at `file` now is left alone.
-/// Connections to the moved file stay usable; SQLite lets them write no more (see has_moved()).
-Attempt<bool> move_aside(const std::filesystem::path& file, const FileIdentity& identity,
-                         std::chrono::milliseconds timeout);
+/// A new database in the place of a damaged one.
+struct Replacement {
+  Connection connection;
+  int64_t saved = 0;  ///< records that could be taken over from the damaged one
+};
 
-/// Deletes what move_aside() has kept.
+/// Moves the damaged database `identity` at `file` to damaged_file(), makes a new one and copies
+/// into it what is undamaged, which may take a second. Nothing: another process has done so
+/// already, and what is at `file` now is left alone. A Failure leaves the damaged one in place.
+/// Connections to the moved file stay usable; SQLite lets them write no more (see has_moved()).
+Attempt<std::optional<Replacement>> replace_damaged(const std::filesystem::path& file,
+                                                    const FileIdentity& identity,
+                                                    JournalMode journal,
+                                                    std::chrono::milliseconds timeout);
+
+/// Deletes what replace_damaged() has kept.
 void remove_damaged(const std::filesystem::path& file);
 
 }  // namespace laya::cache

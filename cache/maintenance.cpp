@@ -95,15 +95,12 @@ Result<std::vector<std::string>> SqliteStore::verify(bool repair) {
 }
 
 Attempt<void> SqliteStore::repair_structure() {
-  Attempt<void> repaired = attempt([](Connection& connection) -> Attempt<void> {
-    LAYA_TRY(repair_accounts(connection));
+  LAYA_TRY(repair());
+  return attempt([](Connection& connection) -> Attempt<void> {
     LAYA_ASSIGN(const bool sound, has_sound_structure(connection));
     if (!sound) return fail(Fault::kDamaged, "the structure cannot be repaired");
     return {};
   });
-  // A database beyond repair has been put aside: go on with the new one.
-  if (!repaired && repaired.error().fault == Fault::kDamaged) return connect();
-  return repaired;
 }
 
 Result<int64_t> SqliteStore::clear() {

@@ -49,6 +49,27 @@ Attempt<int64_t> next_use(Connection& connection) {
       "SELECT coalesce(max(used), 0) + 1 FROM usage WHERE used < 4611686018427387904");
 }
 
+/// `id`: an int64_t, or nullptr for the next one.
+template <class Id>
+Attempt<void> insert_record(Connection& connection, const StoredRecord& record, int64_t created_at,
+                            Id id) {
+  return Query(connection,
+               "INSERT INTO artifacts(digest, producer, checksum, created_at, key_bytes, "
+               "artifact_bytes, metadata, key_text, artifact, id) "
+               "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+               Blob{bytes_of(record.digest)}, Blob{record.producer},
+               Blob{bytes_of(record.checksum)}, created_at, record.key_bytes, record.artifact_bytes,
+               Blob{record.metadata}, Blob{record.key_text}, Blob{record.artifact}, id)
+      .run();
+}
+
+Attempt<void> insert_usage(Connection& connection, int64_t id, int64_t used,
+                           const StoredRecord& record) {
+  return Query(connection, "INSERT INTO usage(id, used, hits, stored_bytes) VALUES(?1, ?2, 0, ?3)",
+               id, used, stored_bytes(record))
+      .run();
+}
+
 }  // namespace
 
 Attempt<std::optional<Row>> read_row(Connection& connection, const Digest& digest,
@@ -65,6 +86,16 @@ Attempt<std::optional<Row>> read_row(Connection& connection, const Digest& diges
 
 Attempt<std::optional<Row>> read_row(Connection& connection, int64_t id) {
   Query query(connection, LAYA_ROW "WHERE id = ?1", id);
+  return read_one(query);
+}
+
+Attempt<std::optional<Row>> read_first_row(Connection& connection, int64_t id) {
+  Query query(connection, LAYA_ROW "NOT INDEXED WHERE id >= ?1 ORDER BY id LIMIT 1", id);
+  return read_one(query);
+}
+
+Attempt<std::optional<Row>> read_last_row(Connection& connection, int64_t id) {
+  Query query(connection, LAYA_ROW "NOT INDEXED WHERE id <= ?1 ORDER BY id DESC LIMIT 1", id);
   return read_one(query);
 }
 
@@ -91,22 +122,19 @@ int64_t now() {
 
 Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record, int64_t created_at) {
   LAYA_TRY(remove_row(connection, record.digest, record.producer));
-  LAYA_TRY(Query(connection,
-                 "INSERT INTO artifacts(digest, producer, checksum, created_at, key_bytes, "
-                 "artifact_bytes, metadata, key_text, artifact) "
-                 "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                 Blob{bytes_of(record.digest)}, Blob{record.producer},
-                 Blob{bytes_of(record.checksum)}, created_at, record.key_bytes,
-                 record.artifact_bytes, Blob{record.metadata}, Blob{record.key_text},
-                 Blob{record.artifact})
-               .run());
+  LAYA_TRY(insert_record(connection, record, created_at, nullptr));
   const int64_t id = connection.last_id();
   LAYA_ASSIGN(const int64_t used, next_use(connection));
-  LAYA_TRY(Query(connection,
-                 "INSERT INTO usage(id, used, hits, stored_bytes) VALUES(?1, ?2, 0, ?3)", id, used,
-                 stored_bytes(record))
-               .run());
+  LAYA_TRY(insert_usage(connection, id, used, record));
   return id;
+}
+
+Attempt<bool> restore_row(Connection& connection, const Row& row) {
+  const auto inserted = insert_record(connection, row.record, now(), row.id);
+  if (!inserted && inserted.error().fault == Fault::kInconsistent) return false;
+  LAYA_TRY(inserted);
+  LAYA_TRY(insert_usage(connection, row.id, row.id, row.record));
+  return true;
 }
 
 Attempt<void> remove_row(Connection& connection, int64_t id) {
@@ -202,8 +230,9 @@ Attempt<bool> has_sound_structure(Connection& connection) {
 
 Attempt<void> repair_accounts(Connection& connection) {
   LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
-  LAYA_TRY(
-      connection.execute("REINDEX; DELETE FROM usage WHERE id NOT IN (SELECT id FROM artifacts)"));
+  // Without a row in totals the triggers change nothing, whatever damage has made of its number.
+  LAYA_TRY(connection.execute(
+      "DELETE FROM totals; REINDEX; DELETE FROM usage WHERE id NOT IN (SELECT id FROM artifacts)"));
   LAYA_TRY(Query(connection,
                  "INSERT INTO usage(id, used, hits, stored_bytes) "
                  "SELECT id, 0, 0, ?1 + length(producer) + length(metadata) + length(key_text) + "
@@ -211,8 +240,7 @@ Attempt<void> repair_accounts(Connection& connection) {
                  kRowOverhead)
                .run());
   LAYA_TRY(
-      connection.execute("DELETE FROM totals;"
-                         "INSERT INTO totals SELECT coalesce(sum(stored_bytes), 0) FROM usage"));
+      connection.execute("INSERT INTO totals SELECT coalesce(sum(stored_bytes), 0) FROM usage"));
   return transaction.commit();
 }
 

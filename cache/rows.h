@@ -25,6 +25,9 @@ struct Row {
 Attempt<std::optional<Row>> read_row(Connection& connection, const Digest& digest,
                                      std::string_view producer);
 Attempt<std::optional<Row>> read_row(Connection& connection, int64_t id);
+/// The row with the smallest id from `id` on, and with the greatest up to `id`.
+Attempt<std::optional<Row>> read_first_row(Connection& connection, int64_t id);
+Attempt<std::optional<Row>> read_last_row(Connection& connection, int64_t id);
 
 /// The ids of all rows, oldest first.
 Attempt<std::vector<int64_t>> read_ids(Connection& connection);
@@ -38,6 +41,10 @@ int64_t now();
 /// Inserts `record` in place of one with the same digest and producer; returns its id.
 /// Call within a transaction.
 Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record, int64_t created_at);
+
+/// Inserts a row of another database under its id, which also becomes its recency number. False:
+/// the record or the id is there already. Call within a transaction.
+Attempt<bool> restore_row(Connection& connection, const Row& row);
 
 Attempt<void> remove_row(Connection& connection, int64_t id);
 Attempt<void> remove_row(Connection& connection, const Digest& digest, std::string_view producer);

@@ -9,11 +9,11 @@ namespace laya::cache {
 namespace {
 
 Fault fault_of(int code) {
-  // A file that was replaced under us is opened again, like one that became read-only.
+  // A file that was replaced under us is opened again, like one that became read-only. PROTOCOL is
+  // no busy: SQLite has waited ten seconds for locks that this file system does not give.
   switch (code & 0xff) {
     case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-    case SQLITE_PROTOCOL: return Fault::kBusy;
+    case SQLITE_LOCKED: return Fault::kBusy;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB: return Fault::kDamaged;
     case SQLITE_CONSTRAINT:
@@ -189,6 +189,10 @@ void Query::note(int code) {
 
 void Query::bind(int index, int64_t value) {
   if (!failed_) note(sqlite3_bind_int64(statement_, index, value));
+}
+
+void Query::bind(int index, std::nullptr_t) {
+  if (!failed_) note(sqlite3_bind_null(statement_, index));
 }
 
 void Query::bind(int index, Blob value) {

@@ -3,6 +3,7 @@
 // Internal to cache/. Nothing here is thread-safe: one connection, one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -103,7 +104,7 @@ struct Blob {
 /// Bound bytes must outlive the query. Statements must not be run recursively.
 class Query {
  public:
-  /// Binds `values` (int64_t or Blob) to ?1, ?2, ...; step() reports what goes wrong.
+  /// Binds `values` (int64_t, Blob or nullptr) to ?1, ?2, ...; step() reports what goes wrong.
   template <class... Values>
   Query(Connection& connection, const char* sql, const Values&... values) {
     prepare(connection, sql);
@@ -126,6 +127,7 @@ class Query {
  private:
   void prepare(Connection& connection, const char* sql);
   void bind(int index, int64_t value);
+  void bind(int index, std::nullptr_t);
   void bind(int index, Blob value);
   void note(int code);
 

@@ -13,6 +13,7 @@ namespace laya::cache {
 namespace {
 
 using std::chrono::microseconds;
+using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr microseconds kFirstPause{200};
@@ -61,7 +62,11 @@ Attempt<void> SqliteStore::run(const Work& work) {
   for (microseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     std::string notice;
     Attempt<void> result = run_once(work, notice);
-    if (!notice.empty()) warn(notice);
+    if (!notice.empty()) {
+      ++counters_.damaged;
+      warn(notice);
+      continue;  // With the new database, which holds what was undamaged in the old one.
+    }
     const bool try_again = !result && result.error().fault == Fault::kBusy;
     if (!try_again || steady_clock::now() + pause > deadline) return result;
     std::this_thread::sleep_for(pause);
@@ -98,8 +103,7 @@ Attempt<void> SqliteStore::ensure_connected() {
     LAYA_ASSIGN(connection_, open_read_only(place_.file));
   } else {
     // No waiting under the mutex: attempt() waits.
-    LAYA_ASSIGN(connection_,
-                open_database(place_.file, place_.journal, std::chrono::milliseconds(0)));
+    LAYA_ASSIGN(connection_, open_database(place_.file, place_.journal, milliseconds(0)));
   }
   return {};
 }
@@ -108,22 +112,19 @@ void SqliteStore::recover(const FileIdentity& identity, std::string& notice) {
   connection_ = Connection();
   if (place_.mode != StoreMode::kReadWrite || recovered_) return;
   // No waiting under the mutex: if another process is at it, the next call tries again.
-  const auto moved = move_aside(place_.file, identity, std::chrono::milliseconds(0));
-  if (!moved || !*moved) return;
+  auto replaced = replace_damaged(place_.file, identity, place_.journal, milliseconds(0));
+  if (!replaced || !*replaced) return;
   recovered_ = true;
+  connection_ = std::move((*replaced)->connection);
   notice = place_.file.string() + " was damaged; it is now " + damaged_file(place_.file).string() +
-           " and a new one is started";
+           " and a new one is started with the " + std::to_string((*replaced)->saved) +
+           " records that could be saved";
   const std::lock_guard lock(uses_mutex_);
   uses_.clear();  // Ids of the old file mean nothing in the new one.
 }
 
 Attempt<void> SqliteStore::connect() {
-  const Work nothing = [](Connection&) -> Attempt<void> { return {}; };
-  Attempt<void> connected = run(nothing);
-  const bool damaged = !connected && connected.error().fault == Fault::kDamaged;
-  if (!damaged || place_.mode != StoreMode::kReadWrite) return connected;
-  ++counters_.damaged;
-  return run(nothing);  // The damaged database has been put aside.
+  return run([](Connection&) -> Attempt<void> { return {}; });
 }
 
 std::optional<Record> SqliteStore::find(const Key& key, std::string_view producer) {
@@ -202,7 +203,7 @@ Attempt<int64_t> SqliteStore::write(const StoredRecord& record, const std::vecto
       return write_once(record, uses);
     case Fault::kDamaged:
     case Fault::kReadOnly:
-      // By now the damaged file is put aside, or the one that was moved is closed.
+      // By now the connection to a file that another process has moved is closed.
       if (place_.mode != StoreMode::kReadWrite) return id;
       report(id.error());
       return write_once(record, {});
@@ -240,7 +241,14 @@ Attempt<void> SqliteStore::make_room() {
 }
 
 Attempt<void> SqliteStore::repair() {
-  return attempt([](Connection& connection) { return repair_accounts(connection); });
+  return attempt([](Connection& connection) -> Attempt<void> {
+    auto repaired = repair_accounts(connection);
+    if (!repaired && repaired.error().fault == Fault::kInconsistent) {
+      // Tables that cannot be made to agree: what is intact goes into a new database.
+      repaired.error().fault = Fault::kDamaged;
+    }
+    return repaired;
+  });
 }
 
 Attempt<std::optional<int64_t>> SqliteStore::eviction_target(Connection& connection,

@@ -73,7 +73,8 @@ class SqliteStore final : public Store, private ForkAware {
   using Work = std::function<Attempt<void>(Connection&)>;
 
   /// Runs `work` under the mutex, again and again while other processes hold a lock, for up to the
-  /// busy timeout. So `work` may run more than once.
+  /// busy timeout, and once more on the new database if the old one was damaged. So `work` may run
+  /// more than once.
   Attempt<void> run(const Work& work);
   /// One go at it. `notice` is what should be logged once the mutex is free.
   Attempt<void> run_once(const Work& work, std::string& notice);
@@ -90,7 +91,7 @@ class SqliteStore final : public Store, private ForkAware {
     return result;
   }
   Attempt<void> ensure_connected();
-  /// Puts a damaged database aside, so that the next call starts a new one.
+  /// Replaces a damaged database by a new one. `notice` is set exactly if that was done.
   void recover(const FileIdentity& identity, std::string& notice);
 
   std::optional<Record> look_up(const Key& key, std::string_view producer);

@@ -8,6 +8,7 @@
 
 #include "cache/file_lock.h"
 #include "cache/rows.h"
+#include "tests/cache/fault_vfs.h"
 #include "tests/cache/support.h"
 
 namespace laya::cache {
@@ -91,21 +92,29 @@ TEST_CASE("a schema that is not ours under our identity counts as damage") {
   CHECK(connection.error().fault == Fault::kDamaged);
 }
 
-TEST_CASE("only the file that was seen to be damaged is put aside, and only once") {
+Attempt<std::optional<Replacement>> replace(const TempDirectory& temp, FileIdentity identity) {
+  return replace_damaged(temp.database(), identity, JournalMode::kWal, seconds(5));
+}
+
+TEST_CASE("only the file that was seen to be damaged is replaced, and only once") {
   const TempDirectory temp;
   test::write_file(temp.database(), "damaged");
   test::write_file(temp.database().string() + "-wal", "its log");
   test::write_file(temp.database().string() + "-shm", "its index");
   const FileIdentity damaged = identity_of(temp.database());
   REQUIRE(damaged.inode != 0);
-  CHECK(*move_aside(temp.database(), damaged, seconds(5)));
+  {
+    auto replaced = replace(temp, damaged);
+    REQUIRE(replaced);
+    REQUIRE(*replaced);
+    CHECK((*replaced)->saved == 0);
+    CHECK(*total_bytes((*replaced)->connection) == 0);
+  }
   CHECK(test::read_file(damaged_file(temp.database())) == "damaged");
   CHECK(test::read_file(damaged_file(temp.database()).string() + "-wal") == "its log");
-  CHECK_FALSE(std::filesystem::exists(temp.database().string() + "-shm"));
-  CHECK_FALSE(*move_aside(temp.database(), damaged, seconds(5)));
-  test::write_file(temp.database(), "new and sound");
-  CHECK_FALSE(*move_aside(temp.database(), damaged, seconds(5)));
-  CHECK(test::read_file(temp.database()) == "new and sound");
+  CHECK_FALSE(std::filesystem::exists(damaged_file(temp.database()).string() + "-shm"));
+  CHECK_FALSE(*replace(temp, damaged));
+  CHECK(open_database(temp.database(), JournalMode::kWal, seconds(5)));
   remove_damaged(temp.database());
   CHECK_FALSE(std::filesystem::exists(damaged_file(temp.database())));
   CHECK_FALSE(std::filesystem::exists(damaged_file(temp.database()).string() + "-wal"));
@@ -115,9 +124,28 @@ TEST_CASE("one damaged database is kept, not a growing number") {
   const TempDirectory temp;
   for (const std::string content : {"first", "second"}) {
     test::write_file(temp.database(), content);
-    CHECK(*move_aside(temp.database(), identity_of(temp.database()), seconds(5)));
+    CHECK(*replace(temp, identity_of(temp.database())));
     CHECK(test::read_file(damaged_file(temp.database())) == content);
   }
+}
+
+TEST_CASE("where no new database can be made, the damaged one stays in its place") {
+  const TempDirectory temp;
+  test::write_file(temp.database(), "damaged");
+  test::write_file(temp.database().string() + "-wal", "its log");
+  const FileIdentity damaged = identity_of(temp.database());
+  {
+    test::FaultVfs vfs;
+    vfs.arm(test::FaultKind::kFull, 1, test::Duration::kForGood);
+    const auto replaced = replace(temp, damaged);
+    REQUIRE_FALSE(replaced);
+    CHECK(replaced.error().fault == Fault::kFull);
+    CHECK(vfs.injected() > 0);
+  }
+  CHECK(identity_of(temp.database()) == damaged);
+  CHECK(test::read_file(temp.database()) == "damaged");
+  CHECK(test::read_file(temp.database().string() + "-wal") == "its log");
+  CHECK_FALSE(std::filesystem::exists(damaged_file(temp.database())));
 }
 
 TEST_CASE("read-only opening changes nothing and makes nothing") {

@@ -147,7 +147,8 @@ TEST_CASE("another process that moved the database aside is noticed") {
   const auto first = Store::open(options_for(temp)), second = Store::open(options_for(temp));
   REQUIRE(first->put(key_of("old"), record_of(1)));
   REQUIRE(second->find(key_of("old"), ""));
-  REQUIRE(*move_aside(temp.database(), identity_of(temp.database()), std::chrono::seconds(1)));
+  REQUIRE(*replace_damaged(temp.database(), identity_of(temp.database()),
+                           journal_mode_of(temp.path()), std::chrono::seconds(1)));
   REQUIRE(first->put(key_of("new"), record_of(2)));
   REQUIRE(second->put(key_of("newer"), record_of(3)));
   CHECK(first->find(key_of("newer"), ""));

@@ -1,0 +1,107 @@
+// Down from the newest record to the first damage, then up from the oldest one and through it.
+#include "cache/salvage.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "cache/codec.h"
+#include "cache/result.h"
+#include "cache/rows.h"
+
+namespace laya::cache {
+namespace {
+
+using std::chrono::steady_clock;
+
+/// No id of ours is so large; one that damage has made larger would use up all ids.
+constexpr int64_t kMaxId = int64_t{1} << 61;
+
+/// Records written by one transaction: what is written stays, should a later one fail.
+constexpr int kRowsPerTransaction = 64;
+
+class Salvager {
+ public:
+  Salvager(Connection& from, Connection& to, steady_clock::time_point deadline)
+      : from_(from), to_(to), deadline_(deadline) {}
+
+  Salvage run() {
+    const int64_t top = walk_down(kMaxId);
+    if (top > 0) walk_up(top == kMaxId ? greatest_id() : top);
+    end_batch();
+    return {saved_, top == 0 && !stopped_};
+  }
+
+ private:
+  /// Takes all rows from `id` downwards; returns the id from which on nothing can be read, or 0.
+  int64_t walk_down(int64_t id) {
+    while (may_go_on()) {
+      auto row = read_last_row(from_, id);
+      if (!row) return id;
+      if (!*row || (**row).id < 1) return 0;
+      id = (**row).id - 1;
+      take(**row);
+    }
+    return id;
+  }
+
+  /// Takes all rows up to `top`, trying one id after the other where nothing can be read.
+  void walk_up(int64_t top) {
+    for (int64_t id = 1; id <= top && may_go_on(); ++id) {
+      auto row = read_first_row(from_, id);
+      if (!row) continue;
+      if (!*row || (**row).id > top) return;
+      id = (**row).id;
+      take(**row);
+    }
+  }
+
+  /// From the two other places that know of it.
+  int64_t greatest_id() {
+    const auto given = from_.integer("SELECT seq FROM sqlite_sequence WHERE name = 'artifacts'");
+    const auto used = from_.integer("SELECT coalesce(max(id), 0) FROM usage");
+    const int64_t greatest = std::max(given.value_or(0), used.value_or(0));
+    return greatest > 0 ? std::min(greatest, kMaxId) : kMaxId;
+  }
+
+  bool may_go_on() {
+    if (steady_clock::now() >= deadline_) stopped_ = true;
+    return !stopped_;
+  }
+
+  void take(const Row& row) {
+    if (!is_intact(row.record)) return;
+    if (!batch_) {
+      auto begun = Transaction::begin(to_);
+      if (!begun) return stop();
+      batch_.emplace(std::move(*begun));
+    }
+    const auto inserted = restore_row(to_, row);
+    if (!inserted) return stop();
+    pending_ += *inserted;
+    if (pending_ >= kRowsPerTransaction) end_batch();
+  }
+
+  void end_batch() {
+    if (batch_ && batch_->commit()) saved_ += pending_;
+    batch_.reset();
+    pending_ = 0;
+  }
+
+  void stop() { stopped_ = true; }
+
+  Connection& from_;
+  Connection& to_;
+  const steady_clock::time_point deadline_;
+  std::optional<Transaction> batch_;
+  int64_t pending_ = 0, saved_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Salvage salvage(Connection& from, Connection& to, steady_clock::time_point deadline) {
+  return Salvager(from, to, deadline).run();
+}
+
+}  // namespace laya::cache
