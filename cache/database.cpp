@@ -215,7 +215,9 @@ int64_t salvage_into(Connection& connection, const std::filesystem::path& aside)
   for (const auto access : {Connection::Access::kReadOnly, Connection::Access::kImmutable}) {
     if (result.complete || (access == Connection::Access::kReadOnly && !has_wal)) continue;
     auto damaged = Connection::open(aside, access);
-    if (!damaged || !damaged->execute(kSettings)) continue;
+    if (!damaged) continue;
+    damaged->read_past_damage();
+    if (!damaged->execute(kSettings)) continue;
     const int64_t saved = result.saved;
     result = salvage(*damaged, connection, deadline);
     result.saved += saved;

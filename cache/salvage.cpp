@@ -37,8 +37,8 @@ class Salvager {
   int64_t walk_down(int64_t id) {
     while (may_go_on()) {
       auto row = read_last_row(from_, id);
-      if (!row) return id;
-      if (!*row || (**row).id < 1) return 0;
+      if (row && !*row) return 0;
+      if (!row || !is_usable(**row)) return id;
       id = (**row).id - 1;
       take(**row);
     }
@@ -49,12 +49,15 @@ class Salvager {
   void walk_up(int64_t top) {
     for (int64_t id = 1; id <= top && may_go_on(); ++id) {
       auto row = read_first_row(from_, id);
-      if (!row) continue;
-      if (!*row || (**row).id > top) return;
+      if (row && !*row) return;
+      if (!row || !is_usable(**row)) continue;
       id = (**row).id;
       take(**row);
     }
   }
+
+  /// The id of a damaged row may be damaged too, so it says nothing about where to go on.
+  static bool is_usable(const Row& row) { return row.id > 0 && is_intact(row.record); }
 
   /// From the two other places that know of it.
   int64_t greatest_id() {
@@ -70,7 +73,6 @@ class Salvager {
   }
 
   void take(const Row& row) {
-    if (!is_intact(row.record)) return;
     if (!batch_) {
       auto begun = Transaction::begin(to_);
       if (!begun) return stop();

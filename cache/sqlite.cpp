@@ -155,6 +155,12 @@ bool Connection::is_read_only() const {
   return sqlite3_db_readonly(handle_, "main") == 1;
 }
 
+void Connection::read_past_damage() {
+  // With a schema that may be written, SQLite takes errors in it for work in progress.
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 0, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, nullptr);
+}
+
 void Connection::checkpoint_on_close(bool on) {
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr);
 }

@@ -78,6 +78,9 @@ class Connection {
 
   /// Whether SQLite refuses to write, whatever the file system says.
   bool is_read_only() const;
+  /// Lets a file that is shorter than its head says, or whose schema is damaged, be read as far as
+  /// that goes. Not to be written any more.
+  void read_past_damage();
   /// Whether closing the last connection also copies the write-ahead log into the database, which
   /// makes it one whole file but waits for the disk. Off at first.
   void checkpoint_on_close(bool on);
