@@ -17,6 +17,10 @@ using std::chrono::steady_clock;
 /// No id of ours is so large; one that damage has made larger would use up all ids.
 constexpr int64_t kMaxId = int64_t{1} << 61;
 
+/// Ids in a row that cannot be read before the rest is given up: more than a page that leads to
+/// other pages leads to.
+constexpr int64_t kMaxUnreadable = 1 << 15;
+
 /// Records written by one transaction: what is written stays, should a later one fail.
 constexpr int kRowsPerTransaction = 64;
 
@@ -47,10 +51,13 @@ class Salvager {
 
   /// Takes all rows up to `top`, trying one id after the other where nothing can be read.
   void walk_up(int64_t top) {
-    for (int64_t id = 1; id <= top && may_go_on(); ++id) {
+    int64_t unreadable = 0;
+    for (int64_t id = 1; id <= top && unreadable < kMaxUnreadable && may_go_on(); ++id) {
       auto row = read_first_row(from_, id);
       if (row && !*row) return;
+      ++unreadable;
       if (!row || !is_usable(**row)) continue;
+      unreadable = 0;
       id = (**row).id;
       take(**row);
     }

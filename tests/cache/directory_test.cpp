@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "tests/cache/fault_table.h"
 #include "tests/cache/support.h"
 
 namespace laya::cache {
@@ -30,6 +31,7 @@ TEST_CASE("empty means unset, and only absolute homes count") {
   CHECK(resolve_directory({std::nullopt, "x", "h", "/p"}) == "/p/.cache/laya");
   CHECK(resolve_directory({std::nullopt, "x", "h", "p"}).empty());
   CHECK(resolve_directory({"relative is a choice", "/x", "/h", "/p"}) == "relative is a choice");
+  test::fault_row("A", "HOME and others unset, empty or relative").times += 4;
 }
 
 TEST_CASE("a directory is made with its parents, private to the user") {
@@ -51,6 +53,8 @@ TEST_CASE("a directory that others can write to is refused, and left as it is") 
     CHECK(prepared.error().message.find("LAYA_CACHE_DIR") != std::string::npos);
     CHECK(mode_of(temp.path()) == mode);
   }
+  test::fault_row("J", "directory writable for group or others (modes 0777, 0770, 01777, 0702)")
+      .times += 4;
 }
 
 TEST_CASE("a directory that others can only read is fine") {

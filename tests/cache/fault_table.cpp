@@ -36,7 +36,12 @@ void print_table() {
 
 struct TablePrinter final : doctest::IReporter {
   explicit TablePrinter(const doctest::ContextOptions&) {}
-  void test_run_end(const doctest::TestRunStats&) override { print_table(); }
+  void test_run_end(const doctest::TestRunStats& stats) override {
+    print_table();
+    if (!rows().empty() && stats.numTestCasesFailed > 0) {
+      std::printf("A test has failed, so the table may be wrong.\n");
+    }
+  }
 
   void report_query(const doctest::QueryData&) override {}
   void test_run_start() override {}

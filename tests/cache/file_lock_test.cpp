@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "tests/cache/fault_table.h"
 #include "tests/cache/support.h"
 
 namespace laya::cache {
@@ -65,6 +66,7 @@ TEST_CASE("the lock of a killed process is free") {
   CHECK(test::status_of(child) == -SIGKILL);
   CHECK(FileLock::acquire(file, milliseconds(0)));
   for (const int end : ready) ::close(end);
+  test::fault_row("C", "owner of the lock killed").times += 1;
 }
 
 TEST_CASE("a lock file that cannot be opened is a failure and not a wait") {

@@ -4,6 +4,7 @@
 
 #include "cache/file_lock.h"
 #include "cache/sqlite_store.h"
+#include "tests/cache/fault_table.h"
 #include "tests/cache/support.h"
 
 namespace laya::cache {
@@ -42,6 +43,7 @@ TEST_CASE("a writer that keeps the lock costs a put, not a hit and not the data"
   CHECK(store->put(key_of("l"), record_of(2)));
   CHECK(store->list()->size() == 2);
   CHECK_FALSE(std::filesystem::exists(damaged_file(temp.database())));
+  test::fault_row("B", "writer that holds its lock for longer than the timeout").times += 2;
 }
 
 TEST_CASE("with the rollback journal a busy find is a miss that is counted") {
@@ -63,6 +65,7 @@ TEST_CASE("with the rollback journal a busy find is a miss that is counted") {
   }
   CHECK(store.find(key_of("k"), "maker-1"));
   CHECK(store.stats().damaged == 0);
+  test::fault_row("B", "writer that holds its lock, rollback journal").times += 1;
 }
 
 TEST_CASE("a lock that is released in time is waited for") {

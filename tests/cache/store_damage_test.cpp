@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "cache/sqlite_store.h"
+#include "tests/cache/fault_table.h"
 #include "tests/cache/support.h"
 
 namespace laya::cache {
@@ -41,6 +42,7 @@ TEST_CASE("a record with one flipped bit is dropped and counted, the others stay
     REQUIRE(store->put(key_of("bad"), record_of(2)));
     CHECK(same(*store->find(key_of("bad"), "maker-1"), record_of(2)));
   }
+  test::fault_row("G", "field of a record changed").times += 9;
 }
 
 TEST_CASE("a record under the digest or producer of another one is dropped") {
@@ -63,8 +65,10 @@ TEST_CASE("a record under the digest or producer of another one is dropped") {
   }
 }
 
-/// Damages the closed database with `damage`; then a store must start a new one, once.
-void check_moved_aside(const std::function<void(const std::filesystem::path&)>& damage) {
+/// Damages the closed database with `damage`; then a store must start a new one, once, with or
+/// without the record.
+void check_moved_aside(bool saved,
+                       const std::function<void(const std::filesystem::path&)>& damage) {
   const TempDirectory temp;
   REQUIRE(Store::open(options_for(temp))->put(key_of("k"), record_of(1)));
   damage(temp.database());
@@ -72,24 +76,29 @@ void check_moved_aside(const std::function<void(const std::filesystem::path&)>& 
   Log log;
   const auto store = Store::open(options_for(temp, &log));
   CHECK(store->mode() == StoreMode::kReadWrite);
-  CHECK_FALSE(store->find(key_of("k"), "maker-1"));
+  const auto found = store->find(key_of("k"), "maker-1");
+  CHECK(found.has_value() == saved);
+  if (found) CHECK(same(*found, record_of(1)));
   CHECK(store->put(key_of("k"), record_of(1)));
   CHECK(same(*store->find(key_of("k"), "maker-1"), record_of(1)));
   CHECK(store->stats().damaged == 1);
-  CHECK(log.count("a new one is started") == 1);
+  CHECK(log.count("a new one is started with the " + std::to_string(saved) + " records") == 1);
   CHECK(test::read_file(damaged_file(temp.database())) == damaged);
 }
 
 TEST_CASE("a file that is no database is moved aside and a new one started") {
-  check_moved_aside([](const auto& file) { test::patch_file(file, 0, "SQL it is not"); });
-  check_moved_aside([](const auto& file) { test::write_file(file, test::bytes_of(100000, 1)); });
+  check_moved_aside(/*saved=*/false,
+                    [](const auto& file) { test::patch_file(file, 0, "SQL it is not"); });
+  check_moved_aside(/*saved=*/false,
+                    [](const auto& file) { test::write_file(file, test::bytes_of(100000, 1)); });
 }
 
 TEST_CASE("a truncated database is moved aside and a new one started") {
-  check_moved_aside([](const auto& file) {
+  check_moved_aside(/*saved=*/true, [](const auto& file) {
     std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
   });
-  check_moved_aside([](const auto& file) { std::filesystem::resize_file(file, 100); });
+  check_moved_aside(/*saved=*/false,
+                    [](const auto& file) { std::filesystem::resize_file(file, 100); });
 }
 
 TEST_CASE("a database that was truncated to nothing is simply new") {
@@ -122,6 +131,7 @@ TEST_CASE("a database that breaks while it is open is moved aside, and the put g
   CHECK(store->stats().damaged == 1);
   CHECK(log.count("a new one is started") == 1);
   CHECK(std::filesystem::exists(damaged_file(temp.database())));
+  test::fault_row("G", "database overwritten while it is open").times += 1;
 }
 
 TEST_CASE("a second broken database in one process is not replaced again") {

@@ -2,11 +2,14 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <random>
 #include <thread>
 
+#include "tests/cache/fault_table.h"
 #include "tests/cache/support.h"
 
 namespace laya::cache {
@@ -44,6 +47,8 @@ std::string name_of(uint32_t process, uint32_t i) {
   return std::to_string(process) + "/" + std::to_string(i);
 }
 
+constexpr uint32_t kKilledKeys = 10;
+
 StoreOptions patient(const TempDirectory& temp) {
   StoreOptions options = options_for(temp);
   options.busy_timeout = std::chrono::seconds(60);
@@ -74,44 +79,121 @@ TEST_CASE("processes that start together on an empty directory share one cache")
   for (uint32_t p = 0; p < kProcesses; ++p) {
     CHECK(same(*store->find(key_of(name_of(p, 7)), "maker-1"), record_of(p * 100 + 7)));
   }
+  test::fault_row("D", "4 processes start together on an empty directory").times += 4;
+}
+
+bool evicts_in(uint32_t round) {
+  return round % 3 == 1;
+}
+
+/// Stores without end; every third process also evicts, every third opens a store for each record.
+[[noreturn]] void store_until_killed(const TempDirectory& temp, uint32_t round) {
+  StoreOptions options = patient(temp);
+  if (evicts_in(round)) options.max_bytes = 150000;
+  for (uint32_t i = 0;;) {
+    const auto store = Store::open(options);
+    do {
+      store->put(key_of(name_of(0, i % kKilledKeys)), record_of(i % kKilledKeys, 20000));
+      ++i;
+    } while (round % 3 != 2);
+  }
 }
 
 TEST_CASE("a process killed at any moment leaves whole records or none") {
   const TempDirectory temp = TempDirectory::in_memory();
-  int killed = 0, found = 0;
-  for (uint32_t round = 0; round < 40; ++round) {
-    const Signal stored;
-    const pid_t child = start_child([&] {
-      const auto store = Store::open(patient(temp));
-      for (uint32_t i = 0;; ++i) {
-        store->put(key_of(name_of(round, i % 50)), record_of(i % 50, 20000));
-        if (i == 0) stored.send();
-      }
-      return 0;
-    });
-    // Every other child is killed in the middle of its puts, the others perhaps while they open.
-    if (round % 2 == 0) stored.wait();
-    std::this_thread::sleep_for(std::chrono::microseconds(613 * round % 8000));
+  constexpr uint32_t kRounds = 510;
+  test::FaultRow& row = test::fault_row("H", "SIGKILL at a random moment of storing");
+  std::mt19937 random(1);
+  int64_t found = 0;
+  // Stored before, and not by those who are killed: only an eviction may take it.
+  REQUIRE(Store::open(options_for(temp))->put(key_of("before"), record_of(1)));
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    CAPTURE(round);
+    const pid_t child = start_child([&]() -> int { store_until_killed(temp, round); });
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 5000));
     ::kill(child, SIGKILL);
-    killed += status_of(child) == -SIGKILL;
+    row.times += status_of(child) == -SIGKILL;
     Log log;
-    StoreOptions options = options_for(temp, &log);
-    const auto store = Store::open(options);
+    const auto store = Store::open(options_for(temp, &log));
     REQUIRE(store->mode() == StoreMode::kReadWrite);
-    for (uint32_t i = 0; i < 50; ++i) {
-      const auto record = store->find(key_of(name_of(round, i)), "maker-1");
+    for (uint32_t i = 0; i < kKilledKeys; ++i) {
+      const auto record = store->find(key_of(name_of(0, i)), "maker-1");
       if (!record) continue;
       ++found;
-      CHECK(same(*record, record_of(i, 20000)));
+      if (!same(*record, record_of(i, 20000))) ++row.wrong;
     }
-    CHECK(store->put(key_of("after"), record_of(round)));
+    if (!store->find(key_of("before"), "maker-1")) {
+      ++(evicts_in(round) ? row.evicted : row.lost);
+      CHECK(store->put(key_of("before"), record_of(1)));
+    }
+    if (round % 10 == 0) CHECK(store->put(key_of("after"), record_of(round)));
     CHECK(store->stats().damaged + store->stats().errors + store->stats().busy == 0);
     CHECK(log.lines().empty());
   }
-  CHECK(killed == 40);
+  CHECK(row.times == kRounds);
+  CHECK(row.wrong == 0);
+  CHECK(row.lost == 0);
   CHECK(found > 0);
   CHECK(Store::open(options_for(temp))->verify(false)->empty());
-  MESSAGE(killed << " processes killed, " << found << " of their records found whole");
+  MESSAGE(row.times << " processes killed, " << found << " records found whole");
+}
+
+/// One of the threads of one of the processes: everything that a store can do, in random order.
+int work_at_random(Store& store, uint32_t seed) {
+  std::mt19937 random(seed);
+  for (int i = 0; i < 60; ++i) {
+    const auto n = static_cast<uint32_t>(random() % 30);
+    const Key key = key_of("shared" + std::to_string(n));
+    switch (random() % 8) {
+      case 0: store.drop(key, "maker-1"); break;
+      case 1: store.flush(); break;
+      case 2:
+        if (!store.list()) return 1;
+        break;
+      case 3:
+      case 4:
+        if (!store.put(key, record_of(n, 12000))) return 2;
+        break;
+      default:
+        if (const auto found = store.find(key, "maker-1");
+            found && !same(*found, record_of(n, 12000)))
+          return 3;
+    }
+  }
+  const StoreStats stats = store.stats();
+  return stats.busy + stats.errors + stats.damaged == 0 ? 0 : 4;
+}
+
+TEST_CASE("threads of several processes that evict under each other get right answers") {
+  const TempDirectory temp = TempDirectory::in_memory();
+  constexpr uint32_t kProcesses = 4, kThreads = 3;
+  test::FaultRow& row = test::fault_row("D", "4 processes with 3 threads each, evicting");
+  std::vector<pid_t> children;
+  for (uint32_t p = 0; p < kProcesses; ++p) {
+    children.push_back(start_child([&, p] {
+      StoreOptions options = patient(temp);
+      options.max_bytes = 150000;  // Room for 12 of the 30 records.
+      const auto store = Store::open(options);
+      std::array<int, kThreads> results{};
+      std::vector<std::thread> threads;
+      for (uint32_t t = 0; t < kThreads; ++t) {
+        threads.emplace_back([&, t] { results[t] = work_at_random(*store, p * kThreads + t); });
+      }
+      for (std::thread& thread : threads) thread.join();
+      return *std::max_element(results.begin(), results.end());
+    }));
+  }
+  for (const pid_t child : children) {
+    const int status = status_of(child);
+    row.times += kThreads;
+    row.wrong += status == 3;
+    CHECK(status == 0);
+  }
+  const auto store = Store::open(options_for(temp));
+  CHECK(*store->stored_bytes() <= 150000);
+  CHECK(*store->stored_bytes() ==
+        RawDatabase(temp.database()).integer("SELECT sum(stored_bytes) FROM usage"));
+  CHECK(store->verify(false)->empty());
 }
 
 TEST_CASE("a forked child uses the store of its parent with connections of its own") {
@@ -131,6 +213,7 @@ TEST_CASE("a forked child uses the store of its parent with connections of its o
   // The hit before the fork was counted by the parent only.
   CHECK(RawDatabase(temp.database()).integer("SELECT sum(hits) FROM usage") == 3);
   CHECK(store->verify(false)->empty());
+  test::fault_row("M", "fork with an open store").times += 1;
 }
 
 TEST_CASE("a parent that closes its store takes nothing away from its child") {
@@ -154,6 +237,7 @@ TEST_CASE("a parent that closes its store takes nothing away from its child") {
   CHECK(store->find(key_of("parent"), "maker-1"));
   CHECK(store->find(key_of("child"), "maker-1"));
   CHECK(store->verify(false)->empty());
+  test::fault_row("M", "parent closes while the forked child stores").times += 1;
 }
 
 TEST_CASE("a fork while other threads use the store leaves parent and child with a working one") {
@@ -184,6 +268,7 @@ TEST_CASE("a fork while other threads use the store leaves parent and child with
     CHECK(store->find(key_of(name_of(50, round)), "maker-1"));
   }
   CHECK(store->verify(false)->empty());
+  test::fault_row("M", "fork while other threads use the store").times += 10;
 }
 
 TEST_CASE(
@@ -206,6 +291,7 @@ TEST_CASE(
   CHECK(store->find(key_of("parent"), "maker-1"));
   CHECK(store->put(key_of("parent 2"), record_of(2)));
   CHECK(store->verify(false)->empty());
+  test::fault_row("M", "fork that runs no handlers").times += 1;
 #endif
 }
 

@@ -2,6 +2,7 @@
 // write everywhere, so these tests give root up in a child.
 #include <sys/stat.h>
 
+#include "tests/cache/fault_table.h"
 #include "tests/cache/support.h"
 
 namespace laya::cache {
@@ -64,6 +65,7 @@ TEST_CASE("a cache in a read-only directory is read and not changed") {
   const std::string before = test::read_file(temp.database());
   as_ordinary_user([&] { return check_read_only(temp); });
   CHECK(test::read_file(temp.database()) == before);
+  test::fault_row("A", "read-only directory").times += 1;
 }
 
 TEST_CASE("records that are still in the write-ahead log of a living writer are read, too") {
@@ -73,6 +75,7 @@ TEST_CASE("records that are still in the write-ahead log of a living writer are 
   seal(temp);
   as_ordinary_user([&] { return check_read_only(temp); });
   CHECK(writer->find(key_of("k"), "maker-1"));
+  test::fault_row("A", "read-only directory with a living writer").times += 1;
 }
 
 TEST_CASE("a read-only database in a writable directory is read and not changed") {
@@ -81,6 +84,7 @@ TEST_CASE("a read-only database in a writable directory is read and not changed"
   REQUIRE(::chmod(temp.database().c_str(), 0444) == 0);
   if (::geteuid() == 0) REQUIRE(::chown(temp.path().c_str(), 65534, 65534) == 0);
   as_ordinary_user([&] { return check_read_only(temp); });
+  test::fault_row("A", "read-only database file").times += 1;
 }
 
 TEST_CASE("a damaged record in a read-only cache is a miss that is counted") {
@@ -108,6 +112,7 @@ TEST_CASE("a damaged database in a read-only directory is no cache, and stays wh
     return log.lines().size() == 1 && log.count("not a database") == 1 ? 0 : 2;
   });
   CHECK(std::filesystem::exists(temp.database()));
+  test::fault_row("A", "damaged database in a read-only directory").times += 1;
 }
 
 TEST_CASE("a read-only directory without a cache keeps nothing, and says why") {
@@ -120,6 +125,7 @@ TEST_CASE("a read-only directory without a cache keeps nothing, and says why") {
     if (store->put(key_of("k"), record_of(1))) return 2;
     return log.lines().size() == 1 && log.count("Permission denied") == 1 ? 0 : 3;
   });
+  test::fault_row("A", "read-only directory without a cache").times += 1;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
+#include "tests/cache/fault_table.h"
 #include "tests/cache/support.h"
 
 namespace laya::cache {
@@ -17,7 +18,8 @@ using test::TempDirectory;
 
 constexpr int kNotPossible = 77;
 
-/// Runs `body` in a child whose `directory` is a file system of `size`, such as "1m".
+/// Runs `body` in a child whose `directory` is a file system of `size`, such as "1m" or
+/// "1m,nr_inodes=3".
 template <class Body>
 int on_small_disk(const std::filesystem::path& directory, const std::string& size, Body body) {
   return in_child([&] {
@@ -58,6 +60,7 @@ TEST_CASE("a disk that fills up costs old records, not new ones") {
     const auto damaged = store->verify(false);
     return damaged && damaged->empty() ? 0 : 6;
   }));
+  test::fault_row("I", "disk that fills up (tmpfs of 40 MB, 80 MB stored)").times += 1;
 }
 
 TEST_CASE("a disk without any space keeps nothing, is counted, and loses nothing") {
@@ -79,6 +82,24 @@ TEST_CASE("a disk without any space keeps nothing, is counted, and loses nothing
     std::filesystem::remove(temp.path() / "filler");
     return store->put(key_of("again"), record_of(2)) && store->find(key_of("again"), "") ? 0 : 5;
   }));
+  test::fault_row("I", "no space left (tmpfs), 5 records refused").times += 5;
+}
+
+TEST_CASE("a disk without inodes left keeps nothing or works with what it has") {
+  // The root, the lock, the database, its log and the log's index take five.
+  for (int inodes = 1; inodes <= 6; ++inodes) {
+    CAPTURE(inodes);
+    const TempDirectory temp;
+    check_status(on_small_disk(temp.path(), "8m,nr_inodes=" + std::to_string(inodes), [&] {
+      const auto store = Store::open(options_for(temp));
+      const bool stored = store->put(key_of("k"), record_of(1));
+      const auto found = store->find(key_of("k"), "maker-1");
+      if (found && !same(*found, record_of(1))) return 1;
+      if (stored != found.has_value()) return 2;
+      return stored || inodes < 5 ? 0 : 3;
+    }));
+    test::fault_row("I", "no inodes left (tmpfs)").times += 1;
+  }
 }
 
 TEST_CASE("a database that cannot even be made keeps nothing") {
@@ -94,6 +115,7 @@ TEST_CASE("a database that cannot even be made keeps nothing") {
     if (store->put(key_of("k"), record_of(1)) || store->find(key_of("k"), "")) return 1;
     return log.lines().empty() ? 2 : 0;
   }));
+  test::fault_row("I", "no space for a database (tmpfs)").times += 1;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "tests/cache/fault_table.h"
 #include "tests/cache/support.h"
 
 namespace laya::cache {
@@ -79,6 +80,7 @@ TEST_CASE("the same digest with another key text is a miss, and no damage") {
   CHECK_FALSE(store->find(collision, ""));
   CHECK(store->stats().damaged == 0);
   CHECK(store->find(key, "maker-1"));
+  test::fault_row("F", "another key under the digest of a stored one").times += 2;
 }
 
 TEST_CASE("any bytes can be stored") {
@@ -94,6 +96,7 @@ TEST_CASE("any bytes can be stored") {
   const Record empty{"m", "", ""};
   REQUIRE(store->put(key, empty));
   CHECK(same(*store->find(key, "m"), empty));
+  test::fault_row("K", "quotes, zeros and SQL in every field").times += 1;
 }
 
 TEST_CASE("a dropped record is gone, and dropping nothing is fine") {
@@ -150,6 +153,7 @@ TEST_CASE("odd characters in the path are only characters") {
     CHECK(std::filesystem::exists(temp.database()));
     CHECK(Store::open(options_for(temp))->find(key_of("k"), ""));
   }
+  test::fault_row("K", "quotes, spaces, ?#%, non-ASCII, newlines in the path").times += 5;
 }
 
 TEST_CASE("a symbolic link to the directory is followed") {
@@ -159,6 +163,7 @@ TEST_CASE("a symbolic link to the directory is followed") {
   const auto store = Store::open(options_for(link));
   CHECK(store->mode() == StoreMode::kReadWrite);
   CHECK(store->find(key_of("k"), ""));
+  test::fault_row("J", "symbolic link to the directory, followed").times += 1;
 }
 
 /// Expects a store that keeps nothing and has said why once.
@@ -194,6 +199,7 @@ TEST_CASE("a directory that cannot be made: nothing is kept, one warning names p
   Log log;
   check_keeps_nothing(*Store::open(options_for(temp, &log)), log, "Not a directory");
   CHECK(log.count(temp.path().string()) == 1);
+  test::fault_row("A", "directory that cannot be made").times += 1;
 }
 
 TEST_CASE("a directory that others can write to: nothing is kept") {
@@ -202,6 +208,7 @@ TEST_CASE("a directory that others can write to: nothing is kept") {
   Log log;
   check_keeps_nothing(*Store::open(options_for(temp, &log)), log, "others can write");
   CHECK(std::filesystem::is_empty(temp.path()));
+  test::fault_row("J", "world-writable directory").times += 1;
 }
 
 TEST_CASE("a database that others can write to, or that is a link, is not used") {
@@ -217,6 +224,7 @@ TEST_CASE("a database that others can write to, or that is a link, is not used")
   std::filesystem::create_symlink(elsewhere, temp.database());
   Log log;
   check_keeps_nothing(*Store::open(options_for(temp, &log)), log, "no regular file");
+  test::fault_row("J", "database file that others can write to, or that is a link").times += 2;
 }
 
 TEST_CASE("the database of somebody else is left exactly as it is") {
@@ -229,6 +237,7 @@ TEST_CASE("the database of somebody else is left exactly as it is") {
   Log log;
   check_keeps_nothing(*Store::open(options_for(temp, &log)), log, "not a cache of this version");
   CHECK(test::read_file(temp.database()) == before);
+  test::fault_row("B", "database of another application, left as it is").times += 1;
 }
 
 TEST_CASE("a database of another format version is left exactly as it is") {
@@ -243,6 +252,7 @@ TEST_CASE("a database of another format version is left exactly as it is") {
     CHECK(test::read_file(temp.database()) == before);
     std::filesystem::remove(temp.database());
   }
+  test::fault_row("B", "other schema version or application id, left as it is").times += 3;
 }
 
 TEST_CASE("an artifact larger than the cap is not stored and evicts nothing") {
@@ -269,6 +279,7 @@ TEST_CASE("a directory that is removed while the store is open is made anew by t
   const auto next = Store::open(options_for(temp));
   CHECK(next->find(key_of("l"), ""));
   CHECK_FALSE(next->find(key_of("k"), ""));
+  test::fault_row("C", "directory removed while in use").times += 1;
 }
 
 TEST_CASE("many threads may use one store") {
