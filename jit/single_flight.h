@@ -2,6 +2,9 @@
 // others wait for that one build. A failure wakes all waiters with the error and is forgotten.
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <exception>
@@ -16,7 +19,8 @@
 
 namespace laya::jit {
 
-/// Thread-safe. Value is cheap to copy (a shared_ptr).
+/// Thread-safe. Value is cheap to copy (a shared_ptr). After a fork the child builds itself what
+/// was being built.
 template <class Key, class Value, class Hash>
 class SingleFlightTable {
  public:
@@ -42,7 +46,8 @@ class SingleFlightTable {
 
  private:
   struct Slot {
-    std::atomic<bool> ready = false;  ///< `value` is set and never changes again
+    const pid_t process = ::getpid();  ///< of the builder
+    std::atomic<bool> ready = false;   ///< `value` is set and never changes again
     Value value;
     std::mutex mutex;
     std::condition_variable done;
@@ -52,8 +57,14 @@ class SingleFlightTable {
   std::pair<std::shared_ptr<Slot>, bool> claim(const Key& key) {
     std::unique_lock lock(mutex_);
     const auto [at, is_new] = slots_.try_emplace(key);
-    if (is_new) at->second = std::make_shared<Slot>();
-    return {at->second, is_new};
+    if (!is_new && !is_abandoned(*at->second)) return {at->second, false};
+    at->second = std::make_shared<Slot>();
+    return {at->second, true};
+  }
+
+  /// Whether the builder is a thread that a fork has left behind in the parent.
+  static bool is_abandoned(const Slot& slot) {
+    return !slot.ready.load(std::memory_order_acquire) && slot.process != ::getpid();
   }
 
   template <class Build>

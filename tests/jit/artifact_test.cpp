@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "tests/cache/fault_table.h"
+
 using namespace laya;
 using namespace laya::jit;
 
@@ -55,6 +57,7 @@ TEST_CASE("each input alone makes another key") {
   changed.options = {"-arch=sm_90a-O3"};
   add(spec(), changed);
   CHECK(keys.size() == 9);
+  cache::test::fault_row("E", "one input of the key changed").times += 8;
 }
 
 TEST_CASE("an artifact survives the way through a record") {
