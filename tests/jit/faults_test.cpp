@@ -14,6 +14,7 @@
 #include <iostream>
 #include <thread>
 
+#include "cache/layers.h"
 #include "jit/builder.h"
 #include "jit/engine.h"
 #include "jit/single_flight.h"
@@ -47,8 +48,8 @@ struct FakeProcess {
     auto library = TemplateLibrary::create({}, {});
     REQUIRE(library);
     builder = std::make_unique<Builder>(
-        *std::move(library), cache::Store::open(store), std::move(fake),
-        std::make_unique<test::FakeCompiler>(Backend::kCpu), mode, LogFn{});
+        *std::move(library), cache::Store::open(store), cache::Layers({}, {}), std::move(fake),
+        std::make_unique<test::FakeCompiler>(Backend::kCpu), Builder::Policy{mode, false}, LogFn{});
     builder->add_header("own.cuh", Backend::kCuda, std::move(header));
     REQUIRE(builder->add_template("twice", Backend::kCuda, std::move(text)));
   }
@@ -112,6 +113,18 @@ void launch(Engine& engine, FaultRow& row) {
   if (x != std::array<float, 5>{3, 6, 9, 12, 15}) ++row.wrong;
 }
 
+/// Builds a kernel that is stored and one that is not; returns how many were evicted for them.
+int64_t build_two(const std::filesystem::path& directory, FaultRow& row) {
+  FakeProcess process(directory);
+  for (const int64_t n : {1, 2}) {
+    const auto built = process.builder->build(twice(n));
+    REQUIRE(built);
+    const std::string expected = "N = " + std::to_string(n) + ";";
+    row.wrong += built->artifact.object.find(expected) == std::string::npos;
+  }
+  return process.builder->store().stats().evicted;
+}
+
 std::string read_file(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
@@ -143,13 +156,18 @@ class Snapshot {
 struct Case {
   const char* group;
   FaultKind kind;
-  Duration duration;
 };
 
-std::string text_of(const Case& test) {
-  return std::string("a kernel wanted, SQLite: ") + to_string(test.kind) +
-         (test.duration == Duration::kOnce ? " at the Nth operation"
-                                           : " at every operation from the Nth on");
+constexpr Case kCases[] = {{"H", FaultKind::kIoError},     {"H", FaultKind::kTornWrite},
+                           {"I", FaultKind::kFull},        {"G", FaultKind::kShortRead},
+                           {"G", FaultKind::kFlippedRead}, {"B", FaultKind::kLockBusy},
+                           {"B", FaultKind::kLockError},   {"B", FaultKind::kProtocol}};
+
+FaultRow& row_of(const char* what, const Case& test, Duration duration) {
+  return fault_row(test.group,
+                   std::string(what) + ", SQLite: " + to_string(test.kind) +
+                       (duration == Duration::kOnce ? " at the Nth operation"
+                                                    : " at every operation from the Nth on"));
 }
 
 }  // namespace
@@ -163,21 +181,21 @@ TEST_CASE("whatever operation of SQLite fails, an engine gets its kernel and the
   }
   const Snapshot snapshot(dir.path());
   FaultVfs vfs;
-  for (const Case& test : {Case{"H", FaultKind::kIoError, Duration::kOnce},
-                           {"H", FaultKind::kIoError, Duration::kForGood},
-                           {"G", FaultKind::kShortRead, Duration::kOnce},
-                           {"G", FaultKind::kFlippedRead, Duration::kOnce},
-                           {"G", FaultKind::kFlippedRead, Duration::kForGood},
-                           {"B", FaultKind::kLockError, Duration::kForGood},
-                           {"B", FaultKind::kProtocol, Duration::kForGood}}) {
-    CAPTURE(text_of(test));
-    FaultRow& row = fault_row(test.group, text_of(test));
+  for (const auto& [test, duration] : {std::pair{Case{"H", FaultKind::kIoError}, Duration::kOnce},
+                                       {{"H", FaultKind::kIoError}, Duration::kForGood},
+                                       {{"G", FaultKind::kShortRead}, Duration::kOnce},
+                                       {{"G", FaultKind::kFlippedRead}, Duration::kOnce},
+                                       {{"G", FaultKind::kFlippedRead}, Duration::kForGood},
+                                       {{"B", FaultKind::kLockError}, Duration::kForGood},
+                                       {{"B", FaultKind::kProtocol}, Duration::kForGood}}) {
+    FaultRow& row = row_of("engine", test, duration);
+    CAPTURE(row.injected);
     // Where a fault costs a compile, not every place has to be tried.
-    const int step = test.duration == Duration::kOnce ? 1 : 5;
+    const int step = duration == Duration::kOnce ? 1 : 5;
     for (int nth = 1;; nth += step) {
       CAPTURE(nth);
       snapshot.restore();
-      vfs.arm(test.kind, nth, test.duration);
+      vfs.arm(test.kind, nth, duration);
       launch(*make_engine(dir.path()), row);
       vfs.disarm();
       row.times += vfs.injected();
@@ -194,41 +212,32 @@ TEST_CASE("whatever operation of SQLite fails, an engine gets its kernel and the
 }
 
 TEST_CASE("whatever operation of SQLite fails, a build has its result and the next one, too") {
-  for (const FaultKind kind :
-       {FaultKind::kIoError, FaultKind::kFull, FaultKind::kTornWrite, FaultKind::kShortRead,
-        FaultKind::kFlippedRead, FaultKind::kLockBusy, FaultKind::kLockError}) {
+  const test::TempDir dir;
+  REQUIRE(FakeProcess(dir.path()).builder->build(twice(1)));
+  const Snapshot snapshot(dir.path());
+  FaultVfs vfs;
+  for (const Case& test : kCases) {
     for (const Duration duration : {Duration::kOnce, Duration::kForGood}) {
-      const Case test{"H", kind, duration};
-      CAPTURE(text_of(test));
-      FaultRow& row = fault_row("B, G, H, I", text_of(test));
-      FaultVfs vfs;
-      const test::TempDir dir;
-      {
-        FakeProcess(dir.path()).builder->build(twice(1)).value();
-      }
-      const Snapshot snapshot(dir.path());
+      FaultRow& row = row_of("builder", test, duration);
+      CAPTURE(row.injected);
       for (int nth = 1;; ++nth) {
         CAPTURE(nth);
         snapshot.restore();
-        vfs.arm(kind, nth, duration);
-        {
-          FakeProcess process(dir.path());
-          for (const int64_t n : {1, 2}) {
-            const auto built = process.builder->build(twice(n));
-            REQUIRE(built);
-            const std::string expected = "N = " + std::to_string(n) + ";";
-            row.wrong += built->artifact.object.find(expected) == std::string::npos;
-          }
-        }
+        vfs.arm(test.kind, nth, duration);
+        const int64_t evicted = build_two(dir.path(), row);
         vfs.disarm();
         row.times += vfs.injected();
+        row.evicted += evicted;
         FakeProcess next(dir.path());
-        REQUIRE(next.builder->build(twice(1)));
+        const auto found = next.builder->build(twice(1));
+        REQUIRE(found);
+        row.lost += (found->source == BuildSource::kCompiled) - evicted;
         CHECK(next.builder->store().mode() == cache::StoreMode::kReadWrite);
         if (vfs.injected() == 0) break;
       }
       CHECK(row.times > 0);
       CHECK(row.wrong == 0);
+      if (test.group != std::string("G")) CHECK(row.lost == 0);
     }
   }
 }
