@@ -67,6 +67,8 @@ constexpr char kSettings[] = R"sql(
   PRAGMA cache_size = -8192;
 )sql";
 
+constexpr size_t kPageBytes = 16384;
+
 /// Longest time that is spent on taking records out of a damaged database; others wait meanwhile.
 constexpr std::chrono::seconds kSalvageTime{1};
 
@@ -170,7 +172,7 @@ Attempt<Connection> open_locked(const std::filesystem::path& file, JournalMode j
   LAYA_ASSIGN(const bool ours, is_ours(connection, file));
   // The pages of an artifact form a chain, so large pages mean few steps; larger ones than this
   // make each small change of an index costly.
-  if (!ours) LAYA_TRY(connection.execute("PRAGMA page_size = 16384"));
+  if (!ours) LAYA_TRY(connection.execute("PRAGMA page_size = 16384"));  // kPageBytes
   LAYA_TRY(set_journal(connection, journal));
   if (!ours) LAYA_TRY(create_tables(connection));
   if (rollback) LAYA_TRY(connection.text("PRAGMA locking_mode = NORMAL"));
@@ -205,22 +207,60 @@ Attempt<void> move_database(const std::filesystem::path& from, const std::filesy
   return {};
 }
 
-/// Copies what can be read of the database `aside`, without and, if there is one, with its
-/// write-ahead log. Returns the number of records.
+/// Puts the first page of an empty database in the place of that of a damaged one, as long as it
+/// lives. All databases of this version have the same first page, but for counters: it holds the
+/// head of the file and the schema.
+class LentFirstPage {
+ public:
+  LentFirstPage(Connection& empty, const std::filesystem::path& file)
+      : fd_(::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW)), own_(kPageBytes, '\0') {
+    std::string page = empty.image().substr(0, kPageBytes);
+    lent_ = fd_ >= 0 && page.size() == own_.size() &&
+            ::pread(fd_, own_.data(), own_.size(), 0) == static_cast<ssize_t>(own_.size());
+    if (!lent_) return;
+    // The size of the database; zero: as large as the file is.
+    page.replace(28, 4, 4, '\0');
+    (void)!::pwrite(fd_, page.data(), page.size(), 0);
+  }
+  LentFirstPage(const LentFirstPage&) = delete;
+  LentFirstPage& operator=(const LentFirstPage&) = delete;
+  ~LentFirstPage() {
+    if (lent_) (void)!::pwrite(fd_, own_.data(), own_.size(), 0);
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  int fd_;
+  std::string own_;
+  bool lent_ = false;
+};
+
+/// salvage() from the file `aside`, added to `result`.
+void salvage_from(const std::filesystem::path& aside, Connection::Access access, Connection& to,
+                  std::chrono::steady_clock::time_point deadline, Salvage& result) {
+  auto damaged = Connection::open(aside, access);
+  if (!damaged) return;
+  damaged->read_past_damage();
+  if (!damaged->execute(kSettings)) return;
+  const Salvage more = salvage(*damaged, to, deadline);
+  result = {result.saved + more.saved, more.complete};
+}
+
+/// Copies what can be read of the database `aside`, with and without its write-ahead log. Returns
+/// the number of records.
 int64_t salvage_into(Connection& connection, const std::filesystem::path& aside) {
   const auto deadline = std::chrono::steady_clock::now() + kSalvageTime;
   std::error_code ignored;
-  const bool has_wal = std::filesystem::exists(with_suffix(aside, "-wal"), ignored);
   Salvage result;
-  for (const auto access : {Connection::Access::kReadOnly, Connection::Access::kImmutable}) {
-    if (result.complete || (access == Connection::Access::kReadOnly && !has_wal)) continue;
-    auto damaged = Connection::open(aside, access);
-    if (!damaged) continue;
-    damaged->read_past_damage();
-    if (!damaged->execute(kSettings)) continue;
-    const int64_t saved = result.saved;
-    result = salvage(*damaged, connection, deadline);
-    result.saved += saved;
+  if (std::filesystem::exists(with_suffix(aside, "-wal"), ignored)) {
+    salvage_from(aside, Connection::Access::kReadOnly, connection, deadline, result);
+  }
+  if (!result.complete) {
+    salvage_from(aside, Connection::Access::kImmutable, connection, deadline, result);
+  }
+  if (result.saved == 0) {
+    const LentFirstPage page(connection, aside);
+    salvage_from(aside, Connection::Access::kImmutable, connection, deadline, result);
   }
   ::unlink(with_suffix(aside, "-shm").c_str());
   return result.saved;

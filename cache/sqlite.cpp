@@ -3,6 +3,8 @@
 
 #include <sqlite3.h>
 
+#include <memory>
+
 #include "cache/result.h"
 
 namespace laya::cache {
@@ -153,6 +155,14 @@ bool Connection::has_moved() const {
 
 bool Connection::is_read_only() const {
   return sqlite3_db_readonly(handle_, "main") == 1;
+}
+
+std::string Connection::image() const {
+  sqlite3_int64 size = 0;
+  const std::unique_ptr<unsigned char, void (*)(void*)> bytes(
+      sqlite3_serialize(handle_, "main", &size, 0), sqlite3_free);
+  if (!bytes) return {};
+  return {reinterpret_cast<const char*>(bytes.get()), static_cast<size_t>(size)};
 }
 
 void Connection::read_past_damage() {

@@ -78,6 +78,8 @@ class Connection {
 
   /// Whether SQLite refuses to write, whatever the file system says.
   bool is_read_only() const;
+  /// The bytes of the whole database; empty if they cannot be had.
+  std::string image() const;
   /// Lets a file that is shorter than its head says, or whose schema is damaged, be read as far as
   /// that goes. Not to be written any more.
   void read_past_damage();
