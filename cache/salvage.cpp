@@ -17,9 +17,9 @@ using std::chrono::steady_clock;
 /// No id of ours is so large; one that damage has made larger would use up all ids.
 constexpr int64_t kMaxId = int64_t{1} << 61;
 
-/// Ids in a row that cannot be read before the rest is given up: more than a page that leads to
-/// other pages leads to.
-constexpr int64_t kMaxUnreadable = 1 << 15;
+/// Ids in a row that cannot be read before the rest is given up: a page that leads to others leads
+/// to some thousand of them, most of which hold one or two records.
+constexpr int64_t kMaxUnreadable = 1 << 13;
 
 /// Records written by one transaction: what is written stays, should a later one fail.
 constexpr int kRowsPerTransaction = 64;
