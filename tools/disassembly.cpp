@@ -15,8 +15,6 @@
 
 #include "tools/temp_directory.h"
 
-extern char** environ;
-
 namespace laya::tools {
 namespace {
 
@@ -55,7 +53,8 @@ Result<std::optional<std::string>> output_of(Arguments arguments) {
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   pid_t child = 0;
-  const int error = ::posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  char* no_environment[] = {nullptr};
+  const int error = ::posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), no_environment);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   std::string text = error == 0 ? read_all(ends[0]) : std::string();
