@@ -173,8 +173,13 @@ class RecordingEngine final : public jit::Engine {
       const std::function<void(const jit::BuildReport&)>& on_done) override {
     return inner_->warm(specs, on_done);
   }
+  Result<cache::Key> key(const jit::KernelSpec& spec) const override { return inner_->key(spec); }
+  Result<std::string> explain(const jit::KernelSpec& spec) override {
+    return inner_->explain(spec);
+  }
   jit::EngineStats stats() const override { return inner_->stats(); }
   cache::Store& store() override { return inner_->store(); }
+  cache::Layers& layers() override { return inner_->layers(); }
   const jit::Options& options() const override { return inner_->options(); }
   jit::Compiler& compiler(jit::Backend backend) override { return inner_->compiler(backend); }
 

@@ -173,17 +173,17 @@ DEVICE_TEST("attention: scores of a thousand do not overflow, equal scores give 
       // Scores of +-1000, exact in every dtype.
       attention.check(one_head(kLength, kHeadDim,
                                [&](int row) {
-                                 return std::array<float, 3>{row % 2 == 0 ? 8.0f : -8.0f,
-                                                             row % 3 == 0 ? 1000.0f : -1000.0f,
-                                                             rounded(0.01f * row, dtype)};
+                                 return std::array<float, 3>{
+                                     row % 2 == 0 ? 8.0f : -8.0f, row % 3 == 0 ? 1000.0f : -1000.0f,
+                                     rounded(0.01f * static_cast<float>(row), dtype)};
                                }),
                       {kLength});
       // Equal scores, also far from zero.
       for (const float key : {0.0f, 1000.0f, -1000.0f}) {
         attention.check(one_head(kLength, kHeadDim,
                                  [&](int row) {
-                                   return std::array<float, 3>{8.0f, key,
-                                                               rounded(0.01f * row, dtype)};
+                                   return std::array<float, 3>{
+                                       8.0f, key, rounded(0.01f * static_cast<float>(row), dtype)};
                                  }),
                         {kLength});
       }
