@@ -104,7 +104,7 @@ DType default_dtype(const jit::Target& target) {
 
 Result<void> check_precision(DType compute, const jit::Target& target) {
   const bool is_cpu = target.backend == jit::Backend::kCpu;
-  const bool has_bf16 = !is_cpu && jit::compute_capability(target) >= 80;
+  const bool has_bf16 = is_cpu || jit::compute_capability(target) >= 80;
   if (compute == DType::kF32 || (!is_cpu && compute == DType::kF16) ||
       (has_bf16 && compute == DType::kBF16)) {
     return {};

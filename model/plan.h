@@ -62,8 +62,8 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
 /// fp32 on the CPU.
 DType default_dtype(const jit::Target& target);
 
-/// kBadInput where a target cannot compute in a dtype, with those it can: CPU fp32; CUDA fp32, fp16
-/// and, from compute capability 8.0, bf16.
+/// kBadInput where a target cannot compute in a dtype, with those it can: CPU fp32 and bf16;
+/// CUDA fp32, fp16 and, from compute capability 8.0, bf16.
 Result<void> check_precision(DType compute, const jit::Target& target);
 
 }  // namespace laya::model

@@ -1,4 +1,4 @@
-// `laya bench cache | jit | model`.
+// `laya bench cache | jit | kernels | model`.
 #include "tools/bench.h"
 
 #include <algorithm>
@@ -76,7 +76,8 @@ double time_of(const std::function<void()>& work) {
 Command add_bench(CLI::App& laya) {
   CLI::App* app = laya.add_subcommand("bench", "Measure");
   app->require_subcommand(1);
-  const std::array benchmarks{add_bench_cache(*app), add_bench_jit(*app), add_bench_model(*app)};
+  const std::array benchmarks{add_bench_cache(*app), add_bench_jit(*app), add_bench_kernels(*app),
+                              add_bench_model(*app)};
   return {app, [benchmarks]() -> int {
             for (const Benchmark& benchmark : benchmarks) {
               if (benchmark.app->parsed()) return benchmark.run();

@@ -1,8 +1,8 @@
 // x += delta, then out = LN(x) * weight + bias. The residual stream x is fp32.
 //
 //! entry add_norm
-//! param T      word  fp32                   element type of delta
-//! param O      word  fp32                   element type of out
+//! param T      word  fp32 bf16              element type of delta
+//! param O      word  fp32 bf16              element type of out
 //! param D      int   8..65536 step 8        hidden size
 //! param DELTA  word  no yes                 whether delta is added (else it may be null)
 //! param BIAS   word  no yes                 whether bias is added (else it may be null)

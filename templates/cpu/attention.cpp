@@ -6,7 +6,7 @@
 // alone.
 //
 //! entry attention
-//! param T         word  fp32                element type of qkv and out
+//! param T         word  fp32 bf16           element type of qkv and out
 //! param HEADS     int   1..1024
 //! param HEAD_DIM  int   16..256 step 16     of one head
 //! param WINDOW    int   0..1048576          0: all keys
@@ -27,11 +27,27 @@ namespace {
 
 constexpr int kKeys = 64;  ///< keys of a step
 constexpr int kStride = 3 * HEADS * HEAD_DIM;
+/// Distance of the rows of keys and values that products read.
+constexpr int kReadStride = T_BYTES == sizeof(fp32) ? kStride : HEAD_DIM;
 constexpr int kQueryVectors = BQ % (2 * kWidth) == 0 ? 2 : 1;         ///< of a tile of scores
 constexpr int kColumnVectors = HEAD_DIM % (2 * kWidth) == 0 ? 2 : 1;  ///< of a tile of results
 /// Keys and queries of a register tile: few sizes, so that the kernel compiles fast.
 constexpr int kKeyRows = kAccumulators / kQueryVectors < 8 ? 4 : 8;
 constexpr int kQueryRows = kAccumulators / kColumnVectors < 8 ? 4 : 8;
+
+/// The `n` rows of one head from `from` on, as products read them: as they are, or as fp32 in `copy`.
+inline const fp32* readable(const fp32* from, int, fp32*) {
+  return from;
+}
+inline const fp32* readable(const bf16* from, int n, fp32* copy) {
+  for (int row = 0; row < n; ++row) {
+    const bf16* elements = from + static_cast<long long>(row) * kStride;
+    for_vectors<HEAD_DIM>([&](int d, auto lanes) {
+      store(copy + row * HEAD_DIM + d, load(elements + d, lanes), lanes);
+    });
+  }
+  return copy;
+}
 
 /// One tile of queries of one head while it walks over the keys.
 struct Tile {
@@ -45,17 +61,18 @@ struct Tile {
   alignas(64) fp32 top[BQ];                ///< largest score so far
   alignas(64) fp32 total[BQ];              ///< sum of weights so far
   alignas(64) fp32 rescale[BQ];            ///< what the step before must be multiplied with
+  alignas(64) fp32 copy[T_BYTES == sizeof(fp32) ? 1 : kKeys * HEAD_DIM];  ///< of keys or values
 
   void begin(const T* queries);
   void step(int key, int n);
   void finish(T* out) const;
 
  private:
-  void compute_scores(int key, int n);
+  void compute_scores(const fp32* rows, int n);
   template <int ROWS>
-  void compute_scores(int key, int row, int i);
+  void compute_scores(const fp32* rows, int row, int i);
   void compute_weights(int key, int n);
-  void add_values(int key, int n);
+  void add_values(const fp32* rows, int n);
 };
 
 /// Lanes past the last query work on zeros and are never written.
@@ -64,7 +81,7 @@ void Tile::begin(const T* queries) {
   const fp32 scale = kLog2E / __builtin_elementwise_sqrt(static_cast<fp32>(HEAD_DIM));
   for (int i = 0; i < BQ; ++i) {
     for (int d = 0; d < HEAD_DIM; ++d) {
-      query[d * BQ + i] = i < count ? queries[static_cast<long long>(i) * kStride + d] * scale : 0;
+      query[d * BQ + i] = i < count ? to_fp32(queries[static_cast<long long>(i) * kStride + d]) * scale : 0;
     }
     // Finite, so that a step without any visible key leaves no NaN.
     top[i] = -3e38f;
@@ -74,24 +91,25 @@ void Tile::begin(const T* queries) {
 }
 
 void Tile::step(int key, int n) {
-  compute_scores(key, n);
+  const long long offset = static_cast<long long>(key) * kStride;
+  compute_scores(readable(keys + offset, n, copy), n);
   compute_weights(key, n);
-  add_values(key, n);
+  add_values(readable(values + offset, n, copy), n);
 }
 
-void Tile::compute_scores(int key, int n) {
+void Tile::compute_scores(const fp32* rows, int n) {
   const int whole = n / kKeyRows * kKeyRows;
   for (int i = 0; i < BQ; i += kQueryVectors * kWidth) {
-    for (int row = 0; row < whole; row += kKeyRows) compute_scores<kKeyRows>(key, row, i);
-    for (int row = whole; row < n; ++row) compute_scores<1>(key, row, i);
+    for (int row = 0; row < whole; row += kKeyRows) compute_scores<kKeyRows>(rows, row, i);
+    for (int row = whole; row < n; ++row) compute_scores<1>(rows, row, i);
   }
 }
 
 template <int ROWS>
-void Tile::compute_scores(int key, int row, int i) {
+void Tile::compute_scores(const fp32* rows, int row, int i) {
   RegisterTile<ROWS, kQueryVectors> tile = {};
-  const T* from = keys + static_cast<long long>(key + row) * kStride;
-  tile.template multiply<kStride, 1, BQ>(from, query + i, HEAD_DIM);
+  const fp32* from = rows + static_cast<long long>(row) * kReadStride;
+  tile.template multiply<kReadStride, 1, BQ>(from, query + i, HEAD_DIM);
   tile.template store_to<BQ>(score + row * BQ + i);
 }
 
@@ -126,14 +144,13 @@ void Tile::compute_weights(int key, int n) {
 }
 
 /// The last tile of queries may work on lanes past the end.
-void Tile::add_values(int key, int n) {
+void Tile::add_values(const fp32* rows, int n) {
   for (int d = 0; d < HEAD_DIM; d += kColumnVectors * kWidth) {
-    const T* from = values + static_cast<long long>(key) * kStride + d;
     for (int row = 0; row < count; row += kQueryRows) {
       RegisterTile<kQueryRows, kColumnVectors> tile;
       fp32* sums = result + row * HEAD_DIM + d;
       tile.template load_scaled<HEAD_DIM>(sums, rescale + row);
-      tile.template multiply<1, BQ, kStride>(score + row, from, n);
+      tile.template multiply<1, BQ, kReadStride>(score + row, rows + d, n);
       tile.template store_to<HEAD_DIM>(sums);
     }
   }

@@ -2,7 +2,7 @@
 //
 //! entry embed_norm
 //! param E    word  fp32 bf16 fp16           element type of table
-//! param T    word  fp32                     element type of a
+//! param T    word  fp32 bf16                element type of a
 //! param D    int   8..65536 step 8          hidden size
 //! arg ids     ptr   [rows] i32, each below the rows of table
 //! arg table   ptr   [V, D] E

@@ -2,7 +2,7 @@
 // then out = LN(x) * norm_weight + norm_bias, the first norm of the head.
 //
 //! entry final_norm
-//! param T    word  fp32                     element type of delta and out
+//! param T    word  fp32 bf16                element type of delta and out
 //! param D    int   8..65536 step 8          hidden size
 //! arg x            ptr   [rows, D] fp32, in and out
 //! arg delta        ptr   [rows, D] T

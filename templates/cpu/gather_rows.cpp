@@ -1,7 +1,7 @@
 // a_out = a[index] and x_out = x[index]: the rows that the last layer still has to compute.
 //
 //! entry gather_rows
-//! param T    word  fp32                     element type of a and a_out
+//! param T    word  fp32 bf16                element type of a and a_out
 //! param D    int   8..65536 step 8          hidden size
 //! arg index  ptr   [n] i32, each a row of a and x
 //! arg a      ptr   [rows, D] T

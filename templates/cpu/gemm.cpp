@@ -1,7 +1,7 @@
 // out = act(a * w^T + bias), for weights that pack_weight laid out in panels.
 //
 //! entry gemm
-//! param T     word  fp32                    element type of a, w and out
+//! param T     word  fp32 bf16               element type of a, w and out
 //! param N     int   8..1048576 step 8       columns of out
 //! param K     int   8..1048576 step 8       columns of a
 //! param BIAS  word  no yes                  whether bias is added (else it may be null)
@@ -54,7 +54,7 @@ extern "C" void gemm(const T* a, const T* w, const fp32* bias, T* out, int rows,
   out += panel * NR;
   for_tiles<MR>(range, [&](int first, auto count) {
     RegisterTile<count.value, NR / kWidth> tile = {};
-    tile.template multiply<K, 1, NR>(a + static_cast<long long>(first) * K, w, K);
+    tile.template multiply_packed<K, NR>(a + static_cast<long long>(first) * K, w, K);
     alignas(64) fp32 results[MR * NR];
     tile.template store_to<NR>(results);
     T* to = out + static_cast<long long>(first) * N;

@@ -2,7 +2,7 @@
 // in panels of NR columns: first NR / 2 of u, then the same ones of g.
 //
 //! entry gemm_geglu
-//! param T     word  fp32                    element type of a, w and out
+//! param T     word  fp32 bf16               element type of a, w and out
 //! param N     int   8..1048576 step 8       columns of out
 //! param K     int   8..1048576 step 8       columns of a
 //! param NR    int   8..128 step 8           columns of a panel: a multiple of two vectors
@@ -45,7 +45,7 @@ extern "C" void gemm_geglu(const T* a, const T* w, T* out, int rows, Block block
   out += panel * kColumns;
   for_tiles<MR>(range, [&](int first, auto count) {
     RegisterTile<count.value, NR / kWidth> tile = {};
-    tile.template multiply<K, 1, NR>(a + static_cast<long long>(first) * K, w, K);
+    tile.template multiply_packed<K, NR>(a + static_cast<long long>(first) * K, w, K);
     alignas(64) fp32 results[MR * NR];
     tile.template store_to<NR>(results);
     T* to = out + static_cast<long long>(first) * N;

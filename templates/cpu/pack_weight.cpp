@@ -1,15 +1,17 @@
 // Rewrites a weight into the panels that gemm and gemm_geglu read: NR columns of the result side by
-// side, k by k, so that the inner loop of a product reads memory in a straight line. The last
-// panel is filled up with zeros.
+// side, k by k, so that the inner loop of a product reads memory in a straight line. Of bf16 two
+// values of k are side by side, as the instruction for its products wants them. The last panel is
+// filled up with zeros.
 //
 //! entry pack_weight
-//! param T      word  fp32                   element type of w and packed
+//! param T      word  fp32 bf16              element type of w and packed
 //! param N      int   8..1048576 step 8      columns of the product
 //! param K      int   8..1048576 step 8      columns of w
 //! param GEGLU  word  no yes                 yes: w has 2N rows; see gemm_geglu for the panel
 //! param NR     int   4..128 step 4          columns of a panel
 //! arg w       ptr   [N, K] T, GEGLU: [2N, K]
-//! arg packed  ptr   [ceil(n / columns), K, NR] T with columns = NR, GEGLU: NR / 2
+//! arg packed  ptr   [ceil(n / columns), K, NR] T with columns = NR, GEGLU: NR / 2;
+// Packed bf16 is [..., K / 2, NR, 2].
 //! arg n       i32   N, or fewer to pack the first rows only; may be 0
 //
 // Launch: any number of blocks, each with an equal share of the panels.
@@ -18,6 +20,7 @@
 namespace {
 
 constexpr int kColumns = GEGLU == GEGLU_yes ? NR / 2 : NR;  ///< of the product, per panel
+constexpr int kPair = T_BYTES == 2 ? 2 : 1;  ///< values of k side by side
 constexpr int kStep = 8;  ///< values of k at a time: keeps what is written in the L1 cache
 
 /// Row of w that column `i` of a panel holds, or -1 past the end.
@@ -32,7 +35,10 @@ void pack_panel(const T* w, T* packed, int panel, int n) {
     for (int i = 0; i < NR; ++i) {
       const int row = source_row(panel, i, n);
       const T* from = w + static_cast<long long>(row) * K + k;
-      for (int j = 0; j < kStep; ++j) packed[(k + j) * NR + i] = row < 0 ? T() : from[j];
+      for (int j = 0; j < kStep; ++j) {
+        T& to = packed[((k + j) / kPair * NR + i) * kPair + j % kPair];
+        to = row < 0 ? T() : from[j];
+      }
     }
   }
 }

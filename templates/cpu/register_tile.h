@@ -7,6 +7,47 @@
 
 namespace {
 
+/// A pair of bf16 numbers per lane, to be multiplied with another one: the processor does it in one
+/// instruction, or both become fp32.
+#if defined(__AVX512BF16__)
+typedef __bf16 Pairs __attribute__((vector_size(sizeof(Vec))));
+
+inline Pairs pairs_of(VecUint bits) {
+  return __builtin_bit_cast(Pairs, bits);
+}
+
+inline Vec add_products(Pairs a, Pairs b, Vec sum) {
+  typedef fp32 Floats __attribute__((vector_size(sizeof(Vec))));
+  return __builtin_bit_cast(
+      Vec, __builtin_ia32_dpbf16ps_512(__builtin_bit_cast(Floats, sum), a, b));
+}
+#else
+struct Pairs {
+  Vec first, second;
+};
+
+inline Pairs pairs_of(VecUint bits) {
+  return {__builtin_bit_cast(Vec, bits << 16), __builtin_bit_cast(Vec, bits & 0xffff0000)};
+}
+
+/// sum + a.first * b.first + a.second * b.second, in this order.
+inline Vec add_products(Pairs a, Pairs b, Vec sum) {
+  return fma(a.second, b.second, fma(a.first, b.first, sum));
+}
+#endif
+
+inline Pairs load_pairs(const bf16* from) {
+  VecUint bits;
+  __builtin_memcpy(&bits, from, sizeof(bits));
+  return pairs_of(bits);
+}
+
+inline Pairs repeat_pair(const bf16* from) {
+  unsigned bits;
+  __builtin_memcpy(&bits, from, sizeof(bits));
+  return pairs_of(bits);
+}
+
 /// The result of a product: ROWS rows of VECTORS vectors.
 template <int ROWS, int VECTORS>
 struct RegisterTile {
@@ -28,6 +69,31 @@ struct RegisterTile {
       }
       a += A_STEP;
       b += B_STEP;
+    }
+  }
+
+  /// The same with a row-major `a` and `b` as pack_weight lays a panel out.
+  template <int A_ROW, int B_STEP>
+  inline void multiply_packed(const fp32* a, const fp32* b, int count) {
+    multiply<A_ROW, 1, B_STEP>(a, b, count);
+  }
+
+  /// Of bf16, in steps of two k, which lie side by side in both; `count` is even.
+  template <int A_ROW, int B_STEP>
+  inline void multiply_packed(const bf16* a, const bf16* b, int count) {
+#pragma clang loop unroll_count(2)
+    for (int k = 0; k < count; k += 2) {
+      Pairs column[VECTORS];
+#pragma clang loop unroll(full)
+      for (int v = 0; v < VECTORS; ++v) column[v] = load_pairs(b + 2 * v * kWidth);
+#pragma clang loop unroll(full)
+      for (int i = 0; i < ROWS; ++i) {
+        const Pairs factor = repeat_pair(a + i * A_ROW);
+#pragma clang loop unroll(full)
+        for (int v = 0; v < VECTORS; ++v) at[i][v] = add_products(factor, column[v], at[i][v]);
+      }
+      a += 2;
+      b += 2 * B_STEP;
     }
   }
 

@@ -2,7 +2,7 @@
 // of each head turns by the angle whose cosine and sine are in row `position` of the tables.
 //
 //! entry rope
-//! param T         word  fp32                element type of qkv
+//! param T         word  fp32 bf16           element type of qkv
 //! param HEADS     int   1..1024
 //! param HEAD_DIM  int   8..1024 step 8
 //! arg qkv        ptr   [rows, 3, HEADS, HEAD_DIM] T: q, k, v; in and out

@@ -22,6 +22,13 @@ struct Block {
 
 namespace {
 
+inline fp32 to_fp32(fp32 x) {
+  return x;
+}
+inline fp32 to_fp32(bf16 x) {
+  return __builtin_bit_cast(fp32, static_cast<unsigned>(x.bits) << 16);
+}
+
 /// Half-open.
 struct Range {
   int begin, end;

@@ -77,7 +77,8 @@ inline Vec load(const fp16* from, Count<N> n) {
   return __builtin_bit_cast(Vec, __builtin_bit_cast(VecUint, value) | (bits & 0x8000) << 16);
 }
 
-inline Vec load(const fp32* from) {
+template <class T>
+inline Vec load(const T* from) {
   return load(from, Count<kWidth>());
 }
 
@@ -93,7 +94,24 @@ inline void store(fp32* to, Vec v, Count<N>) {
   __builtin_memcpy(to, &v, N * sizeof(fp32));
 }
 
-inline void store(fp32* to, Vec v) {
+/// Rounded to nearest, ties to even; infinities stay, NaN stays NaN. In integers, since neither the
+/// compiler's conversion (a call of its runtime) nor the processor's (it flushes small numbers to
+/// zero) will do.
+inline VecUshort bf16_bits(Vec v) {
+  const VecUint bits = __builtin_bit_cast(VecUint, v);
+  const VecUint rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  const VecUint kept = v != v ? bits | 0x400000 : rounded;
+  return __builtin_convertvector(kept >> 16, VecUshort);
+}
+
+template <int N>
+inline void store(bf16* to, Vec v, Count<N>) {
+  const VecUshort bits = bf16_bits(v);
+  __builtin_memcpy(to, &bits, N * sizeof(bf16));
+}
+
+template <class T>
+inline void store(T* to, Vec v) {
   store(to, v, Count<kWidth>());
 }
 

@@ -230,8 +230,8 @@ TEST_CASE("without a cache and without a compiler's leave, loading says what is 
 TEST_CASE("a dtype that the device lacks and a broken checkpoint are refused") {
   const auto device = test::cpu_device();
   CHECK(contains(message_of(Model::load(test::checkpoint_of("tiny"), test::shared_engine(), device,
-                                        {.dtype = DType::kBF16})),
-                 "cannot compute in bf16"));
+                                        {.dtype = DType::kF16})),
+                 "cannot compute in fp16"));
   const test::TempDir empty;
   CHECK(contains(message_of(Model::load(empty.path(), test::shared_engine(), device)),
                  "rl_agent_config.json"));

@@ -95,7 +95,8 @@ TEST_CASE("a model without sliding layers needs no sliding attention") {
 TEST_CASE("dtypes that a processor lacks are refused with those it has") {
   CHECK(check_precision(DType::kF32, jit::host_cpu_target()).has_value());
   CHECK(contains(message_of(check_precision(DType::kF16, jit::host_cpu_target())),
-                 "cannot compute in fp16, allowed: fp32"));
+                 "cannot compute in fp16, allowed: fp32, bf16"));
+  CHECK(check_precision(DType::kBF16, jit::host_cpu_target()).has_value());
   const jit::Target turing{jit::Backend::kCuda, "sm_75"};
   CHECK(check_precision(DType::kF16, turing).has_value());
   CHECK(contains(message_of(check_precision(DType::kBF16, turing)), "allowed: fp32, fp16"));

@@ -70,7 +70,7 @@ Harness::Harness(std::shared_ptr<jit::Device> device, jit::Target target)
 }
 
 std::vector<DType> Harness::dtypes() const {
-  if (is_cpu()) return {DType::kF32};
+  if (is_cpu()) return {DType::kF32, DType::kBF16};
   if (jit::compute_capability(target()) < 80) return {DType::kF32, DType::kF16};
   return {DType::kF32, DType::kBF16, DType::kF16};
 }

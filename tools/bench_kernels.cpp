@@ -1,0 +1,125 @@
+// `laya bench kernels`: the model's matrix products beside those of the libraries that everyone
+// uses.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "model/config.h"
+#include "tools/bench_kernels.h"
+#include "tools/console.h"
+
+namespace laya::tools {
+namespace {
+
+struct BenchKernelsArgs {
+  std::string device = "cpu";
+  std::string dtype = "fp32";
+  std::vector<std::string> shapes;
+  std::vector<std::string> kernels{"gemm", "gemm_gelu", "gemm_geglu"};
+  KernelBench bench;
+  bool json = false;
+};
+
+constexpr int64_t kRows[] = {16, 32, 64, 128, 256, 512, 1024};
+
+struct ProductShape {
+  int64_t rows, n, k;
+};
+
+Result<ProductShape> parse_shape(const std::string& text) {
+  ProductShape shape{};
+  char rest = 0;
+  const int fields =
+      std::sscanf(text.c_str(), "%ldx%ldx%ld%c", &shape.rows, &shape.n, &shape.k, &rest);
+  const auto is_size = [](int64_t size) { return size >= 8 && size <= 65536 && size % 8 == 0; };
+  if (fields == 3 && shape.rows >= 1 && shape.rows <= 65536 && is_size(shape.n) &&
+      is_size(shape.k)) {
+    return shape;
+  }
+  return fail(ErrorKind::kBadInput,
+              "shape '" + text +
+                  "' is not ROWSxNxK, such as 128x2304x768, with N and K multiples of 8 up to "
+                  "65536");
+}
+
+/// (N, K) of every product of the presets base and large.
+std::set<std::pair<int64_t, int64_t>> model_shapes(Epilogue epilogue) {
+  std::set<std::pair<int64_t, int64_t>> shapes;
+  for (const char* preset : {"base", "large"}) {
+    const auto config = model::preset_config(preset);
+    const int64_t d = config->hidden_size, f = config->intermediate_size;
+    if (epilogue == Epilogue::kGeglu) {
+      shapes.insert({f, d});
+    } else {
+      shapes.insert({{3 * d, d}, {d, d}, {2 * f, d}, {d, f}, {4 * d, d}, {d, 4 * d}});
+    }
+  }
+  return shapes;
+}
+
+Result<Epilogue> parse_kernel(const std::string& word) {
+  if (word == "gemm") return Epilogue::kNone;
+  if (word == "gemm_gelu") return Epilogue::kBiasGelu;
+  if (word == "gemm_geglu") return Epilogue::kGeglu;
+  return fail(ErrorKind::kBadInput,
+              "kernel '" + word + "' is not gemm, gemm_gelu or gemm_geglu");
+}
+
+Result<std::vector<Product>> products_of(const BenchKernelsArgs& args) {
+  LAYA_ASSIGN(const model::DType dtype, model::parse_dtype(args.dtype));
+  std::vector<Product> products;
+  for (const std::string& word : args.kernels) {
+    LAYA_ASSIGN(const Epilogue epilogue, parse_kernel(word));
+    for (const std::string& text : args.shapes) {
+      LAYA_ASSIGN(const ProductShape shape, parse_shape(text));
+      products.push_back({dtype, shape.rows, shape.n, shape.k, epilogue});
+    }
+    if (!args.shapes.empty()) continue;
+    for (const auto& [n, k] : model_shapes(epilogue)) {
+      for (const int64_t rows : kRows) products.push_back({dtype, rows, n, k, epilogue});
+    }
+  }
+  return products;
+}
+
+Result<int> bench(BenchKernelsArgs args) {
+  if (args.device != "cpu") {
+    return fail(ErrorKind::kBadInput, "device '" + args.device + "' is not cpu");
+  }
+  LAYA_ASSIGN(args.bench.products, products_of(args));
+  LAYA_ASSIGN(const std::vector<Figure> figures, bench_cpu_kernels(args.bench));
+  print_figures(figures, args.json);
+  return kDone;
+}
+
+}  // namespace
+
+Benchmark add_bench_kernels(CLI::App& bench_app) {
+  auto args = std::make_shared<BenchKernelsArgs>();
+  CLI::App* app =
+      bench_app.add_subcommand("kernels", "Matrix products beside oneDNN's and OpenBLAS's");
+  app->add_option("--device", args->device, "cpu")->capture_default_str();
+  app->add_option("--dtype", args->dtype, "fp32 or bf16")->capture_default_str();
+  app->add_option("--shape", args->shapes,
+                  "ROWSxNxK, comma-separated; default: all of base and large, 16 to 1024 rows")
+      ->delimiter(',');
+  app->add_option("--kernel", args->kernels,
+                  "gemm, gemm_gelu (with bias), gemm_geglu (N columns of the result)")
+      ->delimiter(',')
+      ->capture_default_str();
+  app->add_option("--threads", args->bench.threads, "Default: one per core")
+      ->check(CLI::Range(1, 1024));
+  app->add_option("--repeat", args->bench.rounds, "Rounds; each measures every implementation")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app->add_option("--onednn", args->bench.onednn, "Library; default: the installed libdnnl.so");
+  app->add_flag("--json", args->json, "Machine-readable output");
+  return {app, [args]() -> int {
+            const Result<int> status = bench(*args);
+            return status ? *status : report(status.error());
+          }};
+}
+
+}  // namespace laya::tools
