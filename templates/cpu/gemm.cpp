@@ -27,7 +27,7 @@ namespace {
 
 inline Vec activate(Vec x) {
   if constexpr (ACT == ACT_relu) return max(x, 0);
-  if constexpr (ACT == ACT_gelu) return gelu(x);
+  if constexpr (ACT == ACT_gelu) return gelu<T>(x);
   return x;
 }
 

@@ -30,7 +30,7 @@ __attribute__((noinline)) void write_tile(const fp32* tile, T* out, int rows) {
   for (int row = 0; row < rows; ++row) {
     for_vectors<COLUMNS>([&](int i, auto n) {
       const fp32* u = tile + row * NR + i;
-      store(out + static_cast<long long>(row) * N + i, gelu(load(u)) * load(u + kColumns), n);
+      store(out + static_cast<long long>(row) * N + i, gelu<T>(load(u)) * load(u + kColumns), n);
     });
   }
 }

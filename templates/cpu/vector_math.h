@@ -1,4 +1,5 @@
-// exp, log and erf on vectors, to about 1 unit in the last place of fp32, and GELU.
+// exp, log and erf on vectors, to about 1 unit in the last place of fp32, and GELU to the last place
+// of the element type that it is written in.
 // The coefficients are minimax fits, rounded to fp32 one after the other with the rest refitted.
 #pragma once
 
@@ -15,11 +16,20 @@ inline Vec polynomial(Vec x, const fp32 (&c)[N]) {
   return value;
 }
 
+/// 2^r for |r| <= 0.5, to what the element type can hold.
+inline Vec exp2_of_fraction(Vec r, fp32) {
+  return polynomial(r, {1.0f, 6.931471825e-1f, 2.402264774e-1f, 5.550359935e-2f, 9.618505836e-3f,
+                        1.339080627e-3f, 1.532646274e-4f});
+}
+inline Vec exp2_of_fraction(Vec r, bf16) {
+  return polynomial(r, {9.999280440e-1f, 6.932610299e-1f, 2.426116366e-1f, 5.517164172e-2f});
+}
+
 /// 2^r * 2^n with |r| <= 0.5. `n` sits in the low bits of `shifted`; the caller keeps it in
 /// [-126, 0].
-inline Vec scaled_exp2(Vec r, Vec shifted) {
-  const Vec power = polynomial(r, {1.0f, 6.931471825e-1f, 2.402264774e-1f, 5.550359935e-2f,
-                                   9.618505836e-3f, 1.339080627e-3f, 1.532646274e-4f});
+template <class T = fp32>
+inline Vec scaled_exp2(Vec r, Vec shifted, T precision = {}) {
+  const Vec power = exp2_of_fraction(r, precision);
   const VecInt exponent = __builtin_bit_cast(VecInt, shifted) << 23;
   return __builtin_bit_cast(Vec, __builtin_bit_cast(VecInt, power) + exponent);
 }
@@ -74,10 +84,26 @@ inline Vec erf(Vec x) {
   return select(magnitude < 0.92f, near, far);
 }
 
-/// x * P(standard normal <= x), the exact GELU.
+/// log2 of P(standard normal > t), for t in [0, 6.5], to what the element type can hold.
+inline Vec log2_of_tail(Vec t, fp32) {
+  return polynomial(t, {-1.0f, -1.151106715f, -4.591969848e-1f, -5.251912028e-2f, 7.071435917e-3f,
+                        -1.131823956e-4f, -2.168053470e-4f, 5.456975123e-5f, -6.288885288e-6f,
+                        2.977531324e-7f});
+}
+inline Vec log2_of_tail(Vec t, bf16) {
+  return polynomial(t, {-1.0f, -1.149191856f, -4.660783708e-1f, -4.481601715e-2f, 3.952554427e-3f});
+}
+
+/// x * P(standard normal <= x), the exact GELU, to what T can hold: max(x, 0) - |x| * P(standard
+/// normal > |x|). From |x| = 6.5 on the second term stays what it is there, 3e-10.
+template <class T = fp32>
 inline Vec gelu(Vec x) {
-  const Vec half = 0.5f * x;
-  return fma(half, erf(x * 0.707106781f), half);
+  const Vec magnitude = __builtin_elementwise_abs(x);
+  const Vec t = min(6.5f, magnitude);
+  const Vec log2_tail = log2_of_tail(t, T());
+  const Vec shifted = log2_tail + kRoundingShift;
+  const Vec tail = scaled_exp2(log2_tail - (shifted - kRoundingShift), shifted, T());
+  return fma(-t, tail, max(0, x));
 }
 
 }  // namespace

@@ -46,6 +46,11 @@ inline Vec max(Vec a, Vec b) {
   return select(a > b, a, b);
 }
 
+/// The smaller of both; `b` where one of them is no number.
+inline Vec min(Vec a, Vec b) {
+  return select(a < b, a, b);
+}
+
 template <int N>
 inline Vec load(const fp32* from, Count<N>) {
   Vec v = 0;
