@@ -91,7 +91,8 @@ inline Vec log2_of_tail(Vec t, fp32) {
                         2.977531324e-7f});
 }
 inline Vec log2_of_tail(Vec t, bf16) {
-  return polynomial(t, {-1.0f, -1.149191856f, -4.660783708e-1f, -4.481601715e-2f, 3.952554427e-3f});
+  return polynomial(t, {-1.0f, -1.150466204f, -4.614075124e-1f, -5.027748644e-2f, 6.452200469e-3f,
+                        -3.870175278e-4f});
 }
 
 /// x * P(standard normal <= x), the exact GELU, to what T can hold: max(x, 0) - |x| * P(standard
