@@ -13,7 +13,7 @@ endif()
 
 # The public headers; all others are how it is done and may change.
 set(cache_headers bundle directory key layers log result store)
-set(jit_headers compiler device engine kernel kernel_spec options target template)
+set(jit_headers compiler cpu_threads device engine kernel kernel_spec options target template)
 set(model_headers batch config dtype model op ops plan prediction synthetic)
 foreach(folder cache jit model)
   list(TRANSFORM ${folder}_headers PREPEND ${PROJECT_SOURCE_DIR}/${folder}/)

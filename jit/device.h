@@ -89,8 +89,8 @@ class Device : public std::enable_shared_from_this<Device> {
 /// Devices are opened once per process; every call for an ordinal returns the same one.
 Result<std::shared_ptr<Device>> open_cuda_device(int ordinal);
 
-/// The host's CPU with `threads` workers (0: one per core that this process may use). The calling
-/// thread works too.
+/// The host's CPU with `threads` threads, the calling one included (0: one per core that this
+/// process may use). jit/cpu_threads.h has more choices.
 std::shared_ptr<Device> open_cpu_device(int threads);
 
 }  // namespace laya::jit

@@ -207,6 +207,26 @@ laya_device* laya_device_open(const char* name, laya_status* status, char** erro
   return code == LAYA_OK ? new laya_device{std::move(device)} : nullptr;
 }
 
+laya_device* laya_cpu_device_open(int threads, int are_pinned, laya_execute_fn execute, void* user,
+                                  laya_status* status, char** error) {
+  std::shared_ptr<jit::Device> device;
+  const laya_status code = guarded(device, error, [&]() -> Result<std::shared_ptr<jit::Device>> {
+    if (threads < 0) {
+      return laya::fail(ErrorKind::kBadInput,
+                        "threads is " + std::to_string(threads) + ", allowed: 0 and more");
+    }
+    jit::CpuThreads choice{.count = threads, .are_pinned = are_pinned != 0};
+    if (execute != nullptr) {
+      choice.executor = [execute, user](int count, void (*task)(void*, int), void* context) {
+        execute(user, count, task, context);
+      };
+    }
+    return jit::open_cpu_device(choice);
+  });
+  if (status != nullptr) *status = code;
+  return code == LAYA_OK ? new laya_device{std::move(device)} : nullptr;
+}
+
 void laya_device_free(laya_device* device) {
   delete device;
 }

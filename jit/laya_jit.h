@@ -99,6 +99,16 @@ LAYA_API laya_status laya_kernel_launch(const laya_kernel* kernel, laya_stream* 
 
 /* "cpu", "cuda", "cuda:1" */
 LAYA_API laya_device* laya_device_open(const char* name, laya_status* status, char** error);
+/* Calls task(context, i) once for each i in [0, count), on any threads, and returns when all calls
+ * have returned; see Executor in jit/cpu_threads.h. */
+typedef void (*laya_execute_fn)(void* user, int count, void (*task)(void* context, int index),
+                                void* context);
+/* The host's CPU with `threads` threads (0: one per core), which stay on cores of their own where
+ * `are_pinned` is not 0. With an `execute` that is not NULL the work runs on the application's
+ * threads instead, `threads` tasks at most at a time; it must be callable as long as the device
+ * lives. */
+LAYA_API laya_device* laya_cpu_device_open(int threads, int are_pinned, laya_execute_fn execute,
+                                           void* user, laya_status* status, char** error);
 LAYA_API void laya_device_free(laya_device* device);
 LAYA_API const char* laya_device_target(
     const laya_device* device); /* lives as long as the device */

@@ -31,6 +31,8 @@ constexpr OptionInfo kTable[] = {
     {"LAYA_TEMPLATE_DIR", "path", "the built-in templates",
      "read kernel templates from the folders cuda and cpu in this directory"},
     {"LAYA_NVRTC", "path", "searched for", "the NVRTC library to compile CUDA kernels with"},
+    {"LAYA_CPU_THREADS", "count", "one per core", "threads that run the kernels of the CPU"},
+    {"LAYA_CPU_PIN", "yes, no", "no", "yes: each of them stays on a core of its own"},
     {"LAYA_LOG", "error, warning, info, debug", "warning", "how much is logged"},
 };
 
@@ -61,6 +63,14 @@ Result<int64_t> parse_count(const char* name, const std::string& text, const cha
     return bad(name, text, allowed);
   }
   return count;
+}
+
+/// 0 where the variable is not set.
+Result<int> thread_count(const char* name) {
+  const auto text = env(name);
+  if (!text) return 0;
+  LAYA_ASSIGN(const int64_t count, parse_count(name, *text, "a count of threads"));
+  return static_cast<int>(std::min<int64_t>(count, 1024));
 }
 
 std::vector<std::filesystem::path> split_paths(const std::string& text) {
@@ -131,12 +141,14 @@ Result<Options> options_from_environment() {
     LAYA_ASSIGN(const int64_t seconds, parse_count("LAYA_JIT_WAIT", *text, "a number of seconds"));
     options.build_wait = std::chrono::seconds(std::min(seconds, kLongestWait));
   }
-  if (const auto text = env("LAYA_JIT_JOBS")) {
-    LAYA_ASSIGN(const int64_t jobs, parse_count("LAYA_JIT_JOBS", *text, "a count of threads"));
-    options.jobs = static_cast<int>(std::min<int64_t>(jobs, 1024));
-  }
+  LAYA_ASSIGN(options.jobs, thread_count("LAYA_JIT_JOBS"));
   if (const auto text = env("LAYA_TEMPLATE_DIR")) options.template_dir = *text;
   if (const auto text = env("LAYA_NVRTC")) options.nvrtc_library = *text;
+  LAYA_ASSIGN(options.cpu_threads.count, thread_count("LAYA_CPU_THREADS"));
+  if (const auto text = env("LAYA_CPU_PIN")) {
+    LAYA_ASSIGN(options.cpu_threads.are_pinned,
+                parse_word("LAYA_CPU_PIN", *text, kYesNo, "yes or no"));
+  }
   if (const auto text = env("LAYA_LOG")) {
     LAYA_ASSIGN(options.log_level,
                 parse_word("LAYA_LOG", *text, kLevels, "error, warning, info or debug"));

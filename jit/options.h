@@ -11,6 +11,7 @@
 
 #include "cache/log.h"
 #include "cache/result.h"
+#include "jit/cpu_threads.h"
 
 namespace laya::jit {
 
@@ -30,6 +31,7 @@ struct Options {
   std::filesystem::path template_dir;   ///< empty: the built-in templates
   std::filesystem::path nvrtc_library;  ///< empty: searched for
   std::vector<std::filesystem::path> include_dirs;  ///< for `#include <...>` of an app's templates
+  CpuThreads cpu_threads;                           ///< to hand to open_cpu_device()
   LogLevel log_level = LogLevel::kWarning;          ///< what reaches `log`
   LogFn log;
 };

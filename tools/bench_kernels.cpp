@@ -1,5 +1,7 @@
 // `laya bench kernels`: the model's matrix products beside those of the libraries that everyone
 // uses.
+#include "tools/bench_kernels.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -7,7 +9,6 @@
 #include <tuple>
 
 #include "model/config.h"
-#include "tools/bench_kernels.h"
 #include "tools/console.h"
 
 namespace laya::tools {
@@ -63,8 +64,7 @@ Result<Epilogue> parse_kernel(const std::string& word) {
   if (word == "gemm") return Epilogue::kNone;
   if (word == "gemm_gelu") return Epilogue::kBiasGelu;
   if (word == "gemm_geglu") return Epilogue::kGeglu;
-  return fail(ErrorKind::kBadInput,
-              "kernel '" + word + "' is not gemm, gemm_gelu or gemm_geglu");
+  return fail(ErrorKind::kBadInput, "kernel '" + word + "' is not gemm, gemm_gelu or gemm_geglu");
 }
 
 Result<std::vector<Product>> products_of(const BenchKernelsArgs& args) {

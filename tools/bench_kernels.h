@@ -13,8 +13,8 @@ namespace laya::tools {
 
 struct KernelBench {
   std::vector<Product> products;
-  int threads = 0;  ///< of the CPU; 0: one per core
-  int rounds = 9;   ///< each measures every implementation in turn
+  int threads = 0;     ///< of the CPU; 0: one per core
+  int rounds = 9;      ///< each measures every implementation in turn
   std::string onednn;  ///< library file; empty: the installed one
 };
 

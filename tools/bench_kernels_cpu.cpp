@@ -197,8 +197,8 @@ class CpuKernelBench {
     contestants.push_back({"laya", std::move(ours), &out});
     std::unique_ptr<OnednnProduct> prepared;
     if (onednn_ != nullptr) {
-      LAYA_ASSIGN(prepared, onednn_->prepare(product, a.data(), w.data(), bias.floats(),
-                                             onednn_out.data()));
+      LAYA_ASSIGN(prepared,
+                  onednn_->prepare(product, a.data(), w.data(), bias.floats(), onednn_out.data()));
       contestants.push_back({"oneDNN", [&] { return prepared->run(); }, &onednn_out});
     }
     if (openblas_ && has_openblas(product)) {
@@ -222,9 +222,9 @@ class CpuKernelBench {
     const auto& [dtype, rows, n, k, epilogue] = product;
     const bool is_geglu = epilogue == Epilogue::kGeglu;
     const jit::Target& target = device_->target();
-    LAYA_ASSIGN(Matrix packed,
-                Matrix::create(*device_,
-                               model::packed_weight_size(target, dtype, n, k, is_geglu), dtype));
+    LAYA_ASSIGN(
+        Matrix packed,
+        Matrix::create(*device_, model::packed_weight_size(target, dtype, n, k, is_geglu), dtype));
     const model::Op op = model::pack_weight_op(target, dtype, n, k, is_geglu);
     const model::Variant& variant = op.choose(n);
     LAYA_ASSIGN(const auto kernel, engine_->kernel(variant.spec));
@@ -256,8 +256,7 @@ class CpuKernelBench {
     for (int round = 0; round < bench_.rounds; ++round) {
       for (size_t i = 0; i < contestants.size(); ++i) {
         // Everyone goes first in turn.
-        Contestant& contestant =
-            contestants[(i + static_cast<size_t>(round)) % contestants.size()];
+        Contestant& contestant = contestants[(i + static_cast<size_t>(round)) % contestants.size()];
         LAYA_ASSIGN(const double seconds, time_once(contestant));
         contestant.seconds.add(seconds);
         if (contestants.size() > 1) std::this_thread::sleep_for(kPause);
@@ -270,13 +269,12 @@ class CpuKernelBench {
   static Result<void> compare(const Product& product, const std::vector<Contestant>& contestants) {
     const float allowed = product.dtype == DType::kF32 ? 1e-4F : 0.1F;
     for (const Contestant& other : contestants) {
-      const float difference =
-          Matrix::largest_difference(*contestants.front().out, *other.out);
+      const float difference = Matrix::largest_difference(*contestants.front().out, *other.out);
       if (difference <= allowed) continue;
-      return fail(ErrorKind::kInternal,
-                  std::string(name_of(product.epilogue)) + " " + shape_of(product) + ": " +
-                      other.name + " computes something else; the largest difference is " +
-                      std::to_string(difference));
+      return fail(ErrorKind::kInternal, std::string(name_of(product.epilogue)) + " " +
+                                            shape_of(product) + ": " + other.name +
+                                            " computes something else; the largest difference is " +
+                                            std::to_string(difference));
     }
     return {};
   }
@@ -284,8 +282,13 @@ class CpuKernelBench {
   void add_figures(const Product& product, const std::vector<Contestant>& contestants) {
     const double gflop = gflop_of(product);
     const Contestant& ours = contestants.front();
-    Figure figure{name_of(product.epilogue), shape_of(product), gflop / ours.seconds.quantile(0.5),
-                  "GFLOP/s", {}, {}, {}};
+    Figure figure{name_of(product.epilogue),
+                  shape_of(product),
+                  gflop / ours.seconds.quantile(0.5),
+                  "GFLOP/s",
+                  {},
+                  {},
+                  {}};
     figure.p50 = figure.value;
     figure.p95 = gflop / ours.seconds.quantile(0.95);
     if (contestants.size() == 1) figures_.push_back(figure);
@@ -302,11 +305,16 @@ class CpuKernelBench {
       double logarithms = 0;
       for (const Ratio& ratio : ratios) logarithms += std::log(ratio.value);
       const double mean = std::exp(logarithms / static_cast<double>(ratios.size()));
-      const auto worst = std::min_element(
-          ratios.begin(), ratios.end(),
-          [](const Ratio& x, const Ratio& y) { return x.value < y.value; });
+      const auto worst =
+          std::min_element(ratios.begin(), ratios.end(),
+                           [](const Ratio& x, const Ratio& y) { return x.value < y.value; });
       figures_.push_back({name + ": geometric mean",
-                          std::to_string(ratios.size()) + " shapes", mean, "ratio", {}, {}, {}});
+                          std::to_string(ratios.size()) + " shapes",
+                          mean,
+                          "ratio",
+                          {},
+                          {},
+                          {}});
       figures_.push_back({name + ": worst", worst->shape, worst->value, "ratio", {}, {}, {}});
     }
   }

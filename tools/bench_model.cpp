@@ -160,7 +160,8 @@ Result<std::shared_ptr<model::Model>> load_model(const BenchModelArgs& args) {
   if (!args.dtype.empty()) {
     LAYA_ASSIGN(model_options.dtype, model::parse_dtype(args.dtype));
   }
-  LAYA_ASSIGN(const std::shared_ptr<jit::Device> device, open_device(args.device));
+  LAYA_ASSIGN(const std::shared_ptr<jit::Device> device,
+              open_device(args.device, options.cpu_threads));
   LAYA_ASSIGN(const std::shared_ptr<jit::Engine> engine, jit::Engine::create(options));
   LAYA_ASSIGN(const TempDirectory scratch, TempDirectory::create());
   LAYA_ASSIGN(const std::filesystem::path checkpoint, prepare_checkpoint(args.choice, scratch));

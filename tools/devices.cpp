@@ -22,13 +22,14 @@ std::optional<int> parse_ordinal(std::string_view word) {
 
 }  // namespace
 
-Result<std::shared_ptr<jit::Device>> open_device(const std::string& word) {
-  if (word == "cpu") return jit::open_cpu_device(0);
+Result<std::shared_ptr<jit::Device>> open_device(const std::string& word,
+                                                 const jit::CpuThreads& threads) {
+  if (word == "cpu") return jit::open_cpu_device(threads);
   if (word == "auto") {
     auto gpu = jit::open_cuda_device(0);
     if (gpu) return gpu;
     note("using the CPU: " + gpu.error().message);
-    return jit::open_cpu_device(0);
+    return jit::open_cpu_device(threads);
   }
   if (const std::optional<int> ordinal = parse_ordinal(word))
     return jit::open_cuda_device(*ordinal);

@@ -29,37 +29,37 @@ constexpr int kQueryWeights = 131;
 constexpr int kMultiply = 0x1fff1;
 constexpr int kSrc = 1, kSrc1 = 2, kDst = 17, kWeights = 33, kBias = 41;
 
-#define LAYA_ONEDNN_FUNCTIONS(X)                                                   \
-  X(const Version*, dnnl_version, ())                                              \
-  X(int, dnnl_engine_create, (void**, int kind, size_t index))                     \
-  X(int, dnnl_engine_destroy, (void*))                                             \
-  X(int, dnnl_stream_create, (void**, void* engine, unsigned flags))               \
-  X(int, dnnl_stream_destroy, (void*))                                             \
-  X(int, dnnl_stream_wait, (void*))                                                \
-  X(size_t, dnnl_memory_desc_get_size, (const void*))                              \
-  X(int, dnnl_memory_create, (void**, const void* desc, void* engine, void* data)) \
-  X(int, dnnl_memory_destroy, (void*))                                             \
-  X(const void*, dnnl_primitive_desc_query_md, (void*, int what, int index))       \
-  X(int, dnnl_primitive_desc_destroy, (void*))                                     \
-  X(int, dnnl_primitive_create, (void**, void* desc))                              \
-  X(int, dnnl_primitive_destroy, (void*))                                          \
+#define LAYA_ONEDNN_FUNCTIONS(X)                                                    \
+  X(const Version*, dnnl_version, ())                                               \
+  X(int, dnnl_engine_create, (void**, int kind, size_t index))                      \
+  X(int, dnnl_engine_destroy, (void*))                                              \
+  X(int, dnnl_stream_create, (void**, void* engine, unsigned flags))                \
+  X(int, dnnl_stream_destroy, (void*))                                              \
+  X(int, dnnl_stream_wait, (void*))                                                 \
+  X(size_t, dnnl_memory_desc_get_size, (const void*))                               \
+  X(int, dnnl_memory_create, (void**, const void* desc, void* engine, void* data))  \
+  X(int, dnnl_memory_destroy, (void*))                                              \
+  X(const void*, dnnl_primitive_desc_query_md, (void*, int what, int index))        \
+  X(int, dnnl_primitive_desc_destroy, (void*))                                      \
+  X(int, dnnl_primitive_create, (void**, void* desc))                               \
+  X(int, dnnl_primitive_destroy, (void*))                                           \
   X(int, dnnl_primitive_execute, (void*, void* stream, int count, const Argument*)) \
-  X(int, dnnl_primitive_attr_create, (void**))                                     \
-  X(int, dnnl_primitive_attr_destroy, (void*))                                     \
-  X(int, dnnl_primitive_attr_set_post_ops, (void*, void* post_ops))                \
-  X(int, dnnl_post_ops_create, (void**))                                           \
-  X(int, dnnl_post_ops_destroy, (void*))                                           \
-  X(int, dnnl_post_ops_append_binary, (void*, int kind, const void* desc))         \
-  X(int, dnnl_reorder_primitive_desc_create,                                       \
+  X(int, dnnl_primitive_attr_create, (void**))                                      \
+  X(int, dnnl_primitive_attr_destroy, (void*))                                      \
+  X(int, dnnl_primitive_attr_set_post_ops, (void*, void* post_ops))                 \
+  X(int, dnnl_post_ops_create, (void**))                                            \
+  X(int, dnnl_post_ops_destroy, (void*))                                            \
+  X(int, dnnl_post_ops_append_binary, (void*, int kind, const void* desc))          \
+  X(int, dnnl_reorder_primitive_desc_create,                                        \
     (void**, const void* from, void* from_engine, const void* to, void* to_engine, void* attr))
 
-#define LAYA_ONEDNN_2_FUNCTIONS(X)                                                             \
-  X(int, dnnl_memory_desc_init_by_strides, (void*, int, const Dims&, int dtype, const Dims&))  \
-  X(int, dnnl_memory_desc_init_by_tag, (void*, int, const Dims&, int dtype, int tag))          \
-  X(int, dnnl_matmul_desc_init,                                                                \
-    (void*, const void* src, const void* weights, const void* bias, const void* dst))          \
-  X(int, dnnl_primitive_desc_create,                                                           \
-    (void**, const void* desc, void* attr, void* engine, void* hint))                          \
+#define LAYA_ONEDNN_2_FUNCTIONS(X)                                                            \
+  X(int, dnnl_memory_desc_init_by_strides, (void*, int, const Dims&, int dtype, const Dims&)) \
+  X(int, dnnl_memory_desc_init_by_tag, (void*, int, const Dims&, int dtype, int tag))         \
+  X(int, dnnl_matmul_desc_init,                                                               \
+    (void*, const void* src, const void* weights, const void* bias, const void* dst))         \
+  X(int, dnnl_primitive_desc_create,                                                          \
+    (void**, const void* desc, void* attr, void* engine, void* hint))                         \
   X(int, dnnl_post_ops_append_eltwise, (void*, float scale, int kind, float alpha, float beta))
 
 #define LAYA_ONEDNN_3_FUNCTIONS(X)                                                                 \
@@ -134,11 +134,10 @@ class PreparedProduct final : public OnednnProduct {
 
   Result<void> run() override {
     for (const Step& step : steps_) {
-      LAYA_TRY(check(
-          api_.dnnl_primitive_execute(step.primitive.get(), stream_.get(),
-                                      static_cast<int>(step.arguments.size()),
-                                      step.arguments.data()),
-          "running a primitive"));
+      LAYA_TRY(check(api_.dnnl_primitive_execute(step.primitive.get(), stream_.get(),
+                                                 static_cast<int>(step.arguments.size()),
+                                                 step.arguments.data()),
+                     "running a primitive"));
     }
     return check(api_.dnnl_stream_wait(stream_.get()), "waiting");
   }
@@ -183,12 +182,12 @@ class OpenedOnednn final : public Onednn {
     const auto bytes = static_cast<size_t>(model::size_of(product.dtype));
     const Handle activated = bytes_of(static_cast<size_t>(product.rows * product.n) * bytes);
     prepared->keep(activated);
-    const auto* gates = static_cast<const std::byte*>(w) +
-                        static_cast<size_t>(product.n * product.k) * bytes;
+    const auto* gates =
+        static_cast<const std::byte*>(w) + static_cast<size_t>(product.n * product.k) * bytes;
     LAYA_TRY(add(*prepared, product, a, w, nullptr, activated.get(), gelu(), nullptr));
     LAYA_ASSIGN(const Handle factors, dense(product.rows, product.n, product.dtype));
-    LAYA_TRY(add(*prepared, product, a, gates, nullptr, out, multiply_by(factors),
-                 activated.get()));
+    LAYA_TRY(
+        add(*prepared, product, a, gates, nullptr, out, multiply_by(factors), activated.get()));
     return prepared;
   }
 
@@ -228,9 +227,8 @@ class OpenedOnednn final : public Onednn {
     const Dims sizes{rows, columns};
     if (is_v2()) {
       Handle desc = bytes_of(1024);
-      LAYA_TRY(check(
-          api_.v2.dnnl_memory_desc_init_by_tag(desc.get(), 2, sizes, type, kAnyLayout),
-          "describing a weight"));
+      LAYA_TRY(check(api_.v2.dnnl_memory_desc_init_by_tag(desc.get(), 2, sizes, type, kAnyLayout),
+                     "describing a weight"));
       return desc;
     }
     return make(api_.v3.dnnl_memory_desc_destroy, "describing a weight", [&](void** desc) {
@@ -257,9 +255,8 @@ class OpenedOnednn final : public Onednn {
     });
   }
   Handle multiply_by(const Handle& factors) const {
-    return with_post_op([&](void* ops) {
-      return api_.dnnl_post_ops_append_binary(ops, kMultiply, factors.get());
-    });
+    return with_post_op(
+        [&](void* ops) { return api_.dnnl_post_ops_append_binary(ops, kMultiply, factors.get()); });
   }
   int post_op_factor() const { return (is_v2() ? 16384 : 32768) | kSrc1; }
 
@@ -268,9 +265,8 @@ class OpenedOnednn final : public Onednn {
     LAYA_ASSIGN(const Handle weights, any_layout(product.k, product.n, product.dtype));
     return make(api_.dnnl_primitive_desc_destroy, "choosing a product", [&](void** desc) {
       if (!is_v2()) {
-        return api_.v3.dnnl_matmul_primitive_desc_create(desc, engine_.get(), src.get(),
-                                                         weights.get(), bias.get(), dst.get(),
-                                                         attr.get());
+        return api_.v3.dnnl_matmul_primitive_desc_create(
+            desc, engine_.get(), src.get(), weights.get(), bias.get(), dst.get(), attr.get());
       }
       const Handle operation = bytes_of(4096);  // 2800 bytes are needed
       const int status = api_.v2.dnnl_matmul_desc_init(operation.get(), src.get(), weights.get(),
@@ -304,8 +300,8 @@ class OpenedOnednn final : public Onednn {
     LAYA_ASSIGN(const Handle source, memory(plain.get(), w));
     LAYA_ASSIGN(const Handle reorder_desc,
                 make(api_.dnnl_primitive_desc_destroy, "choosing how to pack", [&](void** made) {
-                  return api_.dnnl_reorder_primitive_desc_create(
-                      made, plain.get(), engine_.get(), wanted, engine_.get(), nullptr);
+                  return api_.dnnl_reorder_primitive_desc_create(made, plain.get(), engine_.get(),
+                                                                 wanted, engine_.get(), nullptr);
                 }));
     LAYA_ASSIGN(const Handle reorder, primitive(reorder_desc));
     const std::array arguments{Argument{kSrc, source.get()}, Argument{kDst, packed.get()}};

@@ -93,7 +93,8 @@ Result<int> predict(const PredictArgs& args) {
   // Before anything is computed: a wrong line must not leave the others half done.
   LAYA_ASSIGN(const std::vector<model::Row> rows, read_input(args.input, config));
 
-  LAYA_ASSIGN(const std::shared_ptr<jit::Device> device, open_device(args.device));
+  LAYA_ASSIGN(const std::shared_ptr<jit::Device> device,
+              open_device(args.device, options.cpu_threads));
   LAYA_ASSIGN(const std::shared_ptr<jit::Engine> engine, jit::Engine::create(options));
   const double load_began = watch.seconds();
   LAYA_ASSIGN(const std::shared_ptr<model::Model> model,

@@ -13,15 +13,6 @@ namespace {
 /// More than any machine has; the kernel refuses a set smaller than its own.
 constexpr int kMaxCores = 8192;
 
-int scheduled_cores() {
-  cpu_set_t* set = CPU_ALLOC(kMaxCores);
-  if (set == nullptr) return 1;
-  const size_t bytes = CPU_ALLOC_SIZE(kMaxCores);
-  const int cores = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 1;
-  CPU_FREE(set);
-  return std::max(cores, 1);
-}
-
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::ostringstream text;
@@ -52,9 +43,23 @@ int cgroup_core_limit(const std::filesystem::path& root, std::string_view member
   }
 }
 
+std::vector<int> scheduled_cores() {
+  std::vector<int> cores;
+  cpu_set_t* set = CPU_ALLOC(kMaxCores);
+  if (set == nullptr) return cores;
+  const size_t bytes = CPU_ALLOC_SIZE(kMaxCores);
+  const bool is_known = sched_getaffinity(0, bytes, set) == 0;
+  for (int core = 0; is_known && core < kMaxCores; ++core) {
+    if (CPU_ISSET_S(static_cast<size_t>(core), bytes, set)) cores.push_back(core);
+  }
+  CPU_FREE(set);
+  return cores;
+}
+
 int available_cores() {
   const int limit = cgroup_core_limit("/sys/fs/cgroup", read_text("/proc/self/cgroup"));
-  return limit == 0 ? scheduled_cores() : std::min(scheduled_cores(), limit);
+  const int scheduled = std::max<int>(1, static_cast<int>(scheduled_cores().size()));
+  return limit == 0 ? scheduled : std::min(scheduled, limit);
 }
 
 }  // namespace laya::jit

@@ -3,8 +3,13 @@
 
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 namespace laya::jit {
+
+/// Numbers of the cores that the calling thread may be scheduled on, ascending; empty if the system
+/// does not tell.
+std::vector<int> scheduled_cores();
 
 /// Cores that the process may be scheduled on, or fewer if a control group limits its time. At
 /// least 1.

@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -65,10 +67,42 @@ std::string cpu_name() {
   return brand.empty() ? "CPU" : brand;
 }
 
+/// A grid whose blocks the tasks of an executor claim, a few at a time.
+struct SharedGrid {
+  uint64_t count;
+  uint64_t chunk;
+  ThreadPool::BlockFn fn;
+  const void* context;
+  std::atomic<uint64_t> next{0};
+
+  static void run_some(void* grid, int /*index*/) {
+    auto& self = *static_cast<SharedGrid*>(grid);
+    for (;;) {
+      const uint64_t begin = self.next.fetch_add(self.chunk, std::memory_order_relaxed);
+      if (begin >= self.count) return;
+      self.fn(self.context, begin, std::min(begin + self.chunk, self.count));
+    }
+  }
+};
+
+int count_of(const CpuThreads& threads) {
+  return threads.count > 0 ? threads.count : available_cores();
+}
+
 }  // namespace
 
-CpuDevice::CpuDevice(int threads)
-    : name_(cpu_name()), pool_(threads > 0 ? threads : available_cores()) {}
+CpuDevice::CpuDevice(const CpuThreads& threads)
+    : name_(cpu_name()),
+      executor_(threads.executor),
+      tasks_(count_of(threads)),
+      pool_(executor_ ? 1 : tasks_, threads.are_pinned) {}
+
+void CpuDevice::run(uint64_t count, ThreadPool::BlockFn fn, const void* context) {
+  const int tasks = static_cast<int>(std::min<uint64_t>(count, static_cast<uint64_t>(tasks_)));
+  if (!executor_ || tasks < 2) return pool_.run(count, fn, context);
+  SharedGrid grid{count, ThreadPool::chunk_of(count, tasks), fn, context};
+  executor_(tasks, SharedGrid::run_some, &grid);
+}
 
 Result<std::unique_ptr<Stream>> CpuDevice::create_stream() {
   return std::make_unique<CpuStream>(shared_from_this());
@@ -93,8 +127,12 @@ void CpuDevice::release(void* data, bool /*is_host*/) noexcept {
   std::free(data);
 }
 
-std::shared_ptr<Device> open_cpu_device(int threads) {
+std::shared_ptr<Device> open_cpu_device(const CpuThreads& threads) {
   return std::make_shared<CpuDevice>(threads);
+}
+
+std::shared_ptr<Device> open_cpu_device(int threads) {
+  return open_cpu_device(CpuThreads{.count = threads});
 }
 
 }  // namespace laya::jit

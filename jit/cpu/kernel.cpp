@@ -91,7 +91,7 @@ class CpuKernel final : public Kernel {
       return fail(ErrorKind::kBadInput, name() + ": the grid has more than 2^64 blocks");
     }
     const Grid grid{reinterpret_cast<LaunchFn>(image_.entry()), values, size};
-    device->pool().run(plane * size.z, run_blocks, &grid);
+    device->run(plane * size.z, run_blocks, &grid);
     return {};
   }
 

@@ -42,6 +42,17 @@ void futex_wake(std::atomic<uint32_t>& value, int threads) {
   syscall(SYS_futex, word(value), FUTEX_WAKE_PRIVATE, threads, nullptr, nullptr, 0);
 }
 
+/// Keeps a thread on one core; without effect where the system refuses.
+void pin(pthread_t thread, int core) {
+  cpu_set_t* set = CPU_ALLOC(core + 1);
+  if (set == nullptr) return;
+  const size_t bytes = CPU_ALLOC_SIZE(core + 1);
+  CPU_ZERO_S(bytes, set);
+  CPU_SET_S(static_cast<size_t>(core), bytes, set);
+  pthread_setaffinity_np(thread, bytes, set);
+  CPU_FREE(set);
+}
+
 /// Blocks every signal in the threads made while it lives: an application's handlers are not to run
 /// on a worker.
 class SignalBlocker {
@@ -61,17 +72,19 @@ class SignalBlocker {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads)
+ThreadPool::ThreadPool(int threads, bool are_pinned)
     : pid_(getpid()),
       // With more threads than cores, one that spins keeps another from its work.
       max_spins_(threads <= available_cores() ? kMaxSpins : 0) {
   const SignalBlocker blocker;
+  const std::vector<int> cores = are_pinned ? scheduled_cores() : std::vector<int>();
   for (int index = 1; index < threads; ++index) {
     auto worker = std::make_unique<Worker>();
     worker->pool = this;
     worker->index = index;
     if (pthread_create(&worker->thread, nullptr, work, worker.get()) != 0) break;
     pthread_setname_np(worker->thread, "laya-cpu");
+    if (!cores.empty()) pin(worker->thread, cores[static_cast<size_t>(index) % cores.size()]);
     workers_.push_back(std::move(worker));
   }
 }
@@ -97,6 +110,10 @@ void ThreadPool::run(uint64_t count, BlockFn fn, const void* context) {
   leave();
 }
 
+uint64_t ThreadPool::chunk_of(uint64_t count, int threads) {
+  return std::max<uint64_t>(1, count / (kClaimsPerThread * static_cast<uint64_t>(threads)));
+}
+
 /// Null if more threads are calling than there is room for; they run their grids alone.
 ThreadPool::Job* ThreadPool::acquire_job() {
   for (Job& job : jobs_) {
@@ -112,7 +129,7 @@ void ThreadPool::open(Job& job, uint64_t count, BlockFn fn, const void* context)
   job.fn = fn;
   job.context = context;
   job.count = count;
-  job.chunk = std::max<uint64_t>(1, count / (kClaimsPerThread * static_cast<uint64_t>(size())));
+  job.chunk = chunk_of(count, size());
   job.next.store(0, std::memory_order_relaxed);
   // Publishes the fields: a worker reads them only after it has seen kOpen.
   job.members.fetch_or(kOpen, std::memory_order_release);

@@ -24,14 +24,18 @@ class ThreadPool {
   using BlockFn = void (*)(const void* context, uint64_t begin, uint64_t end);
 
   /// Starts `threads` - 1 workers (the caller of run() is the other one); fewer if the system
-  /// refuses more. `threads` is at least 1.
-  explicit ThreadPool(int threads);
+  /// refuses more. `threads` is at least 1. `are_pinned`: worker i stays on core number i of those
+  /// that the process may use, counted from 0 and around.
+  explicit ThreadPool(int threads, bool are_pinned = false);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
 
   /// Threads that work on a grid, the caller included.
   int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  /// Blocks to claim at once where `threads` threads share a grid of `count`.
+  static uint64_t chunk_of(uint64_t count, int threads);
 
   /// Calls `fn` so that each of the blocks [0, count) is run once, and returns when all have been.
   /// What the blocks wrote is visible then. Thread-safe; `fn` must not call run() of the same pool.

@@ -35,7 +35,8 @@ constexpr int kColumnVectors = HEAD_DIM % (2 * kWidth) == 0 ? 2 : 1;  ///< of a 
 constexpr int kKeyRows = kAccumulators / kQueryVectors < 8 ? 4 : 8;
 constexpr int kQueryRows = kAccumulators / kColumnVectors < 8 ? 4 : 8;
 
-/// The `n` rows of one head from `from` on, as products read them: as they are, or as fp32 in `copy`.
+/// The `n` rows of one head from `from` on, as products read them: as they are, or as fp32 in
+/// `copy`.
 inline const fp32* readable(const fp32* from, int, fp32*) {
   return from;
 }
@@ -81,7 +82,8 @@ void Tile::begin(const T* queries) {
   const fp32 scale = kLog2E / __builtin_elementwise_sqrt(static_cast<fp32>(HEAD_DIM));
   for (int i = 0; i < BQ; ++i) {
     for (int d = 0; d < HEAD_DIM; ++d) {
-      query[d * BQ + i] = i < count ? to_fp32(queries[static_cast<long long>(i) * kStride + d]) * scale : 0;
+      query[d * BQ + i] =
+          i < count ? to_fp32(queries[static_cast<long long>(i) * kStride + d]) * scale : 0;
     }
     // Finite, so that a step without any visible key leaves no NaN.
     top[i] = -3e38f;

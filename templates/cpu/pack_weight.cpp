@@ -20,7 +20,7 @@
 namespace {
 
 constexpr int kColumns = GEGLU == GEGLU_yes ? NR / 2 : NR;  ///< of the product, per panel
-constexpr int kPair = T_BYTES == 2 ? 2 : 1;  ///< values of k side by side
+constexpr int kPair = T_BYTES == 2 ? 2 : 1;                 ///< values of k side by side
 constexpr int kStep = 8;  ///< values of k at a time: keeps what is written in the L1 cache
 
 /// Row of w that column `i` of a panel holds, or -1 past the end.

@@ -18,8 +18,8 @@ inline Pairs pairs_of(VecUint bits) {
 
 inline Vec add_products(Pairs a, Pairs b, Vec sum) {
   typedef fp32 Floats __attribute__((vector_size(sizeof(Vec))));
-  return __builtin_bit_cast(
-      Vec, __builtin_ia32_dpbf16ps_512(__builtin_bit_cast(Floats, sum), a, b));
+  return __builtin_bit_cast(Vec,
+                            __builtin_ia32_dpbf16ps_512(__builtin_bit_cast(Floats, sum), a, b));
 }
 #else
 struct Pairs {

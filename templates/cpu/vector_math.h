@@ -1,6 +1,6 @@
-// exp, log and erf on vectors, to about 1 unit in the last place of fp32, and GELU to the last place
-// of the element type that it is written in.
-// The coefficients are minimax fits, rounded to fp32 one after the other with the rest refitted.
+// exp, log and erf on vectors, to about 1 unit in the last place of fp32, and GELU to the last
+// place of the element type that it is written in. The coefficients are minimax fits, rounded to
+// fp32 one after the other with the rest refitted.
 #pragma once
 
 #include "vectors.h"
@@ -86,9 +86,9 @@ inline Vec erf(Vec x) {
 
 /// log2 of P(standard normal > t), for t in [0, 6.5], to what the element type can hold.
 inline Vec log2_of_tail(Vec t, fp32) {
-  return polynomial(t, {-1.0f, -1.151106715f, -4.591969848e-1f, -5.251912028e-2f, 7.071435917e-3f,
-                        -1.131823956e-4f, -2.168053470e-4f, 5.456975123e-5f, -6.288885288e-6f,
-                        2.977531324e-7f});
+  return polynomial(
+      t, {-1.0f, -1.151106715f, -4.591969848e-1f, -5.251912028e-2f, 7.071435917e-3f,
+          -1.131823956e-4f, -2.168053470e-4f, 5.456975123e-5f, -6.288885288e-6f, 2.977531324e-7f});
 }
 inline Vec log2_of_tail(Vec t, bf16) {
   return polynomial(t, {-1.0f, -1.150466204f, -4.614075124e-1f, -5.027748644e-2f, 6.452200469e-3f,

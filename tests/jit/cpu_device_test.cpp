@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "jit/compilers.h"
@@ -152,6 +154,53 @@ TEST_CASE("a kernel is called once for each block of its grid") {
     CHECK(visits == std::vector<int>(100, 6));
   }
   CHECK((*kernel)->occupancy(128, 0) == 1);
+}
+
+TEST_CASE("an application's executor runs the grids, in no more tasks than it allows") {
+  auto kernel = load_cpu_kernel(request_for(counting_object()));
+  REQUIRE(kernel);
+  std::atomic<int> calls{0}, most_tasks{0};
+  const auto device = open_cpu_device(
+      CpuThreads{.count = 3, .executor = [&](int count, void (*task)(void*, int), void* context) {
+                   ++calls;
+                   most_tasks = std::max<int>(most_tasks, count);
+                   std::vector<std::jthread> threads;
+                   for (int i = 1; i < count; ++i) threads.emplace_back([=] { task(context, i); });
+                   task(context, 0);
+                 }});
+  CHECK(device->processor_count() == 3);
+  const auto stream = stream_of(device);
+  for (const uint32_t blocks : {0U, 1U, 2U, 3U, 100U}) {
+    std::vector<int> visits(100, 0);
+    CHECK((*kernel)->launch(*stream, {{blocks, 2, 1}, {}, 0}, visits.data()));
+    for (uint32_t i = 0; i < 100; ++i) REQUIRE(visits[i] == (i < blocks ? 2 : 0));
+  }
+  CHECK(calls == 4);  // not for the empty grid
+  CHECK(most_tasks == 3);
+}
+
+TEST_CASE("several threads launch on one executor at once") {
+  auto kernel = load_cpu_kernel(request_for(counting_object()));
+  REQUIRE(kernel);
+  const auto device = open_cpu_device(
+      CpuThreads{.count = 2, .executor = [](int count, void (*task)(void*, int), void* context) {
+                   for (int i = 0; i < count; ++i) task(context, i);
+                 }});
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::jthread> callers;
+    for (int caller = 0; caller < 4; ++caller) {
+      callers.emplace_back([&] {
+        const auto stream = *device->create_stream();
+        std::vector<int> visits(50, 0);
+        for (int i = 0; i < 100; ++i) {
+          if (!(*kernel)->launch(*stream, {{50}, {}, 0}, visits.data())) ++wrong;
+        }
+        if (visits != std::vector<int>(50, 100)) ++wrong;
+      });
+    }
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("a grid with a zero launches nothing") {

@@ -45,6 +45,8 @@ TEST_CASE("options are read from the environment") {
   const Env copy("LAYA_CACHE_COPY", "yes");
   const Env wait("LAYA_JIT_WAIT", "90");
   const Env jobs("LAYA_JIT_JOBS", "3");
+  const Env threads("LAYA_CPU_THREADS", "5");
+  const Env pin("LAYA_CPU_PIN", "yes");
   const Env templates("LAYA_TEMPLATE_DIR", "/t");
   const Env level("LAYA_LOG", "debug");
   const auto options = options_from_environment();
@@ -56,6 +58,9 @@ TEST_CASE("options are read from the environment") {
   CHECK(options->copy_layer_hits);
   CHECK(options->build_wait == std::chrono::seconds(90));
   CHECK(options->jobs == 3);
+  CHECK(options->cpu_threads.count == 5);
+  CHECK(options->cpu_threads.are_pinned);
+  CHECK_FALSE(options->cpu_threads.executor);
   CHECK(options->template_dir == "/t");
   CHECK(options->log_level == LogLevel::kDebug);
 }
@@ -67,6 +72,8 @@ TEST_CASE("an empty variable is the same as an unset one") {
   REQUIRE(options);
   CHECK(options->cache_max_bytes == int64_t{2} << 30);
   CHECK(options->jit == JitMode::kAuto);
+  CHECK(options->cpu_threads.count == 0);
+  CHECK_FALSE(options->cpu_threads.are_pinned);
 }
 
 TEST_CASE("an illegal value is named with its variable") {
@@ -75,6 +82,8 @@ TEST_CASE("an illegal value is named with its variable") {
   }
   check_refused("LAYA_JIT", "sometimes");
   check_refused("LAYA_JIT_JOBS", "two");
+  check_refused("LAYA_CPU_THREADS", "-2");
+  check_refused("LAYA_CPU_PIN", "1");
   check_refused("LAYA_LOG", "loud");
 }
 

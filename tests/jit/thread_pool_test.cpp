@@ -1,16 +1,22 @@
 #include "jit/cpu/thread_pool.h"
 
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "jit/cpu/core_count.h"
 
 namespace laya::jit {
 namespace {
@@ -130,6 +136,32 @@ TEST_CASE("workers sleep when there is nothing to do") {
   }
   CHECK(awake_workers() == 0);
   CHECK(runs_each_once(pool, 100));  // and wake up again
+}
+
+TEST_CASE("pinned workers stay on a core each, which the process may use") {
+  const std::vector<int> cores = scheduled_cores();
+  REQUIRE_FALSE(cores.empty());
+  ThreadPool pool(static_cast<int>(cores.size()), /*are_pinned=*/true);
+  const auto caller = std::this_thread::get_id();
+  std::mutex mutex;
+  std::set<std::thread::id> workers;
+  std::set<int> used;
+  // Every worker takes a block and keeps it until all have one.
+  run(pool, cores.size(), [&](uint64_t) {
+    if (std::this_thread::get_id() != caller) {
+      const std::lock_guard lock(mutex);
+      workers.insert(std::this_thread::get_id());
+      used.insert(sched_getcpu());
+      CHECK(scheduled_cores().size() == 1);
+    }
+    for (;;) {
+      const std::lock_guard lock(mutex);
+      if (workers.size() + 1 == cores.size()) break;
+    }
+  });
+  CHECK(used.size() == workers.size());
+  for (const int core : used) CHECK(std::count(cores.begin(), cores.end(), core) == 1);
+  CHECK(scheduled_cores() == cores);  // the caller's are as they were
 }
 
 TEST_CASE("the child of a fork runs its grids alone and can end") {

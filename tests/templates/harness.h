@@ -52,6 +52,7 @@ class Harness {
   }
   bool is_cpu() const { return target().backend == jit::Backend::kCpu; }
   jit::Engine& engine() { return *engine_; }
+  jit::Device& device() { return *device_; }
 
   /// Compute dtypes that the templates of this device offer.
   std::vector<model::DType> dtypes() const;
