@@ -2,6 +2,8 @@
 #include "jit/engine.h"
 
 #include <doctest/doctest.h>
+#include <sched.h>
+#include <sys/mount.h>
 
 #include <atomic>
 #include <barrier>
@@ -64,6 +66,31 @@ TEST_CASE("a kernel is compiled once, runs, and comes from disk in the next engi
   REQUIRE(next->kernel(scale(3)));
   CHECK(next->stats().compiled == 0);
   CHECK(next->stats().disk_hits == 1);
+}
+
+TEST_CASE("a kernel in a cache directory that no code may be run from is loaded and runs") {
+  const test::TempDir dir;
+  const auto engine = make_engine(dir.path());
+  if (skipped(*engine)) return;
+  REQUIRE(engine->kernel(scale(3)));
+  // On a thread of its own, so that the process keeps its view of the file system.
+  std::thread([&] {
+    const char* const path = dir.path().c_str();
+    if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
+        mount(path, path, nullptr, MS_BIND, nullptr) != 0 ||
+        mount(nullptr, path, nullptr, MS_REMOUNT | MS_BIND | MS_NOEXEC, nullptr) != 0) {
+      std::cout << "[SKIP] a noexec directory: mounting needs root\n";
+      return;
+    }
+    const auto next = make_engine(dir.path());
+    const auto kernel = next->kernel(scale(3));
+    float x = 2;
+    const auto stream = open_cpu_device(1)->create_stream();
+    CHECK(kernel);
+    CHECK((*kernel)->launch(**stream, {}, &x, 1));
+    CHECK(x == 6);
+    CHECK(next->stats().disk_hits == 1);
+  }).join();
 }
 
 TEST_CASE("a kernel outlives its engine") {
