@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 
 #include "tools/command.h"
 #include "tools/console.h"
@@ -71,6 +72,17 @@ double time_of(const std::function<void()>& work) {
   const auto started = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+}
+
+double computing_time_of(const std::function<void()>& work) {
+  const auto now = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double started = now();
+  work();
+  return now() - started;
 }
 
 Command add_bench(CLI::App& laya) {

@@ -40,6 +40,8 @@ void print_figures(const std::vector<Figure>& figures, bool json);
 
 /// Seconds that `work` takes.
 double time_of(const std::function<void()>& work);
+/// Seconds that this thread computes during `work`: what others take from it does not count.
+double computing_time_of(const std::function<void()>& work);
 
 /// A benchmark of `laya bench`.
 struct Benchmark {

@@ -19,9 +19,10 @@ struct KernelBench {
 };
 
 /// Our products beside oneDNN's and OpenBLAS's on the same threads: one figure per product and
-/// reference, in GFLOP/s, and for each kind of product the geometric mean and the least of the
-/// ratios. A library that is missing is noted on stderr, and its figures have no reference.
-/// kInternal: our result and the reference's differ by more than rounding.
+/// reference, in GFLOP/s (of one thread: of the time that it computes), and for each kind of
+/// product the geometric mean and the least of the ratios. A library that is missing is noted on
+/// stderr, and its figures have no reference. kInternal: our result and the reference's differ by
+/// more than rounding.
 Result<std::vector<Figure>> bench_cpu_kernels(const KernelBench& bench);
 
 }  // namespace laya::tools
