@@ -99,14 +99,19 @@ inline void store(fp32* to, Vec v, Count<N>) {
   __builtin_memcpy(to, &v, N * sizeof(fp32));
 }
 
-/// Rounded to nearest, ties to even; infinities stay, NaN stays NaN. In integers, since neither the
-/// compiler's conversion (a call of its runtime) nor the processor's (it flushes small numbers to
-/// zero) will do.
+/// Rounded to nearest, ties to even; infinities stay, NaN stays NaN. Numbers below 2^-126 may
+/// become zero, as they do in the instruction for products of bf16. In integers where the processor
+/// has no conversion of its own: the compiler's would be a call of its runtime.
 inline VecUshort bf16_bits(Vec v) {
+#if defined(__AVX512BF16__)
+  typedef __bf16 Bf16s __attribute__((ext_vector_type(kWidth)));
+  return __builtin_bit_cast(VecUshort, __builtin_convertvector(v, Bf16s));
+#else
   const VecUint bits = __builtin_bit_cast(VecUint, v);
   const VecUint rounded = bits + 0x7fff + ((bits >> 16) & 1);
   const VecUint kept = v != v ? bits | 0x400000 : rounded;
   return __builtin_convertvector(kept >> 16, VecUshort);
+#endif
 }
 
 template <int N>
