@@ -10,9 +10,9 @@ class Device;
 
 /// Runs work on an application's threads: calls `task(context, i)` once for each i in [0, count),
 /// on any threads, and returns when all calls have returned. What tasks wrote must be visible then.
-/// Must be safe to call from several threads at once, also from a thread that is running such a
-/// task's caller; so the calling thread should take tasks itself. Must not throw, nor may it run a
-/// task while another one of the same thread is unfinished.
+/// Must be safe to call from several threads at once, and come to an end even if every thread of
+/// the application is inside such a call: best let the calling thread take tasks, too. Must not
+/// throw.
 using Executor =
     std::function<void(int count, void (*task)(void* context, int index), void* context)>;
 

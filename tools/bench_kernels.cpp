@@ -8,7 +8,9 @@
 #include <set>
 #include <tuple>
 
+#include "jit/target.h"
 #include "model/config.h"
+#include "model/plan.h"
 #include "tools/console.h"
 
 namespace laya::tools {
@@ -69,6 +71,7 @@ Result<Epilogue> parse_kernel(const std::string& word) {
 
 Result<std::vector<Product>> products_of(const BenchKernelsArgs& args) {
   LAYA_ASSIGN(const model::DType dtype, model::parse_dtype(args.dtype));
+  LAYA_TRY(model::check_precision(dtype, jit::host_cpu_target()));
   std::vector<Product> products;
   for (const std::string& word : args.kernels) {
     LAYA_ASSIGN(const Epilogue epilogue, parse_kernel(word));

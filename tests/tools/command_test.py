@@ -102,14 +102,19 @@ class Usage(LayaTest):
                      ["warm"], ["warm", "--preset", "huge"], ["warm", "--model", "/nonexistent"],
                      ["warm", "--preset", "tiny", "--target", "sm_1x"],
                      ["warm", "--preset", "tiny", "--jobs", "0"],
-                     ["warm", "--preset", "tiny", "--target", "cpu", "--dtype", "bf16"],
+                     ["warm", "--preset", "tiny", "--target", "cpu", "--dtype", "fp16"],
                      ["warm", "--preset", "tiny", "--dtype", "fp8"],
                      ["predict", "--model", self.model, "--device", "tpu"],
                      ["predict", "--model", self.model, "--device", "cuda:x"],
                      ["predict", "--model", self.model, "--input", "/nonexistent"],
                      ["predict", "--model", self.model, "--batch-size", "0"],
                      ["bench", "model", "--preset", "tiny", "--shapes", "4by4"],
-                     ["bench", "model", "--preset", "tiny", "--reference", "/nonexistent"]):
+                     ["bench", "model", "--preset", "tiny", "--reference", "/nonexistent"],
+                     ["bench", "kernels", "--shape", "16x64"],
+                     ["bench", "kernels", "--shape", "16x64x63"],
+                     ["bench", "kernels", "--kernel", "conv"],
+                     ["bench", "kernels", "--dtype", "fp16"],
+                     ["bench", "kernels", "--device", "tpu"]):
             with self.subTest(args=args):
                 self.assertNotEqual(self.refused(2, *args), "")
 
@@ -494,6 +499,28 @@ class Bench(LayaTest):
             kernels = [figure["shape"] for figure in figures if figure["name"] == name]
             self.assertEqual(sorted(kernels), sorted(k["spec"] for k in self.warmed["kernels"]))
         self.assertEqual(list(self.dir.iterdir()), [])  # the user's cache is left alone
+
+    def test_kernels_are_measured_in_every_dtype(self):
+        for dtype in ("fp32", "bf16"):
+            done = self.laya("bench", "kernels", "--device", "cpu", "--dtype", dtype, "--threads", 1,
+                             "--shape", "3x72x64,16x64x64", "--repeat", 1, "--json",
+                             cache=self.dir)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            figures = json.loads(done.stdout)
+            self.assertTrue(all(set(figure) == self.FIELDS for figure in figures))
+            measured = {(figure["name"].split()[0], figure["shape"]) for figure in figures
+                        if figure["unit"] == "GFLOP/s" and figure["value"] > 0}
+            self.assertEqual(measured, {(name, shape) for name in ("gemm", "gemm_gelu", "gemm_geglu")
+                                        for shape in ("3x72x64", "16x64x64")})
+
+    def test_kernels_without_a_library_have_no_reference(self):
+        done = self.laya("bench", "kernels", "--onednn", "/nonexistent/libdnnl.so", "--kernel",
+                         "gemm_gelu", "--shape", "16x64x64", "--repeat", 1, "--json", cache=self.dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("no oneDNN", done.stderr)
+        figures = json.loads(done.stdout)
+        self.assertEqual([figure["name"] for figure in figures], ["gemm_gelu"])
+        self.assertIsNone(figures[0]["reference"])
 
     def test_model_stands_beside_its_reference(self):
         reference = self.dir / "reference.jsonl"
