@@ -181,7 +181,7 @@ class Warm(LayaTest):
         self.assertEqual((warm["compiled"], warm["disk_hits"]), (0, cold["specs"]))
 
     def test_a_missing_dtype_of_the_cpu_is_noted_and_left_out(self):
-        done = self.laya("warm", "--preset", "tiny", "--dtype", "fp32,bf16", "--json",
+        done = self.laya("warm", "--preset", "tiny", "--dtype", "fp32,fp16", "--json",
                          cache=self.warm_cache)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout)["specs"], self.warmed["specs"])

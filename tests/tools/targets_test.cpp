@@ -16,16 +16,17 @@ TEST_CASE("each target has a dtype of its own unless told otherwise") {
 }
 
 TEST_CASE("pairs that do not exist are left out while each target keeps one") {
-  const auto pairs = parse_target_dtypes({"cpu", "sm_75"}, {"fp32", "bf16"});
+  const auto pairs = parse_target_dtypes({"cpu", "sm_75"}, {"bf16", "fp32"});
   REQUIRE(pairs);
-  REQUIRE(pairs->size() == 2);
-  CHECK((*pairs)[0].dtype == DType::kF32);
-  CHECK((*pairs)[1].target.name == "sm_75");
+  REQUIRE(pairs->size() == 3);
+  CHECK((*pairs)[0].dtype == DType::kBF16);
   CHECK((*pairs)[1].dtype == DType::kF32);
+  CHECK((*pairs)[2].target.name == "sm_75");
+  CHECK((*pairs)[2].dtype == DType::kF32);
 }
 
 TEST_CASE("a target that keeps no dtype is an error") {
-  const auto pairs = parse_target_dtypes({"sm_90a", "cpu"}, {"bf16"});
+  const auto pairs = parse_target_dtypes({"sm_90a", "cpu"}, {"fp16"});
   REQUIRE_FALSE(pairs);
   CHECK(pairs.error().kind == ErrorKind::kBadInput);
 }
