@@ -100,7 +100,7 @@ Result<T> parse_word(const char* variable, const std::string& text, const Word<T
 
 constexpr Word<JitMode> kModes[] = {{"auto", JitMode::kAuto}, {"never", JitMode::kNever}};
 constexpr Word<bool> kYesNo[] = {{"yes", true}, {"no", false}};
-constexpr int64_t kLongestWait = 24 * 60 * 60;  // seconds; far beyond any compile
+constexpr int64_t kLongestWait = int64_t{24} * 60 * 60;  // seconds; far beyond any compile
 constexpr Word<LogLevel> kLevels[] = {{"error", LogLevel::kError},
                                       {"warning", LogLevel::kWarning},
                                       {"info", LogLevel::kInfo},

@@ -30,6 +30,8 @@ class MissingNvrtc final : public Compiler {
 
 }  // namespace
 
+// The parameters are those of the other build's definitions.
+// NOLINTBEGIN(performance-unnecessary-value-param)
 std::unique_ptr<Compiler> make_nvrtc_compiler(std::filesystem::path /*library*/, LogFn /*log*/) {
   return std::make_unique<MissingNvrtc>();
 }
@@ -41,5 +43,6 @@ Result<std::shared_ptr<Device>> open_cuda_device(int /*ordinal*/) {
 Result<std::shared_ptr<const Kernel>> load_cuda_kernel(LoadRequest request) {
   return fail(ErrorKind::kUnavailable, "loading " + request.name + ": " + kReason);
 }
+// NOLINTEND(performance-unnecessary-value-param)
 
 }  // namespace laya::jit
