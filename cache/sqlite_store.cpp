@@ -44,7 +44,8 @@ SqliteStore::~SqliteStore() {
   flush();
   // New records go into the main file, so that the directory can be baked into an image or read by
   // who may not write; so does much recency, since the next process reads the whole log when it
-  // opens it. That waits for the disk, so a process that has only read some records leaves it alone.
+  // opens it. That waits for the disk, so a process that has only read some records leaves it
+  // alone.
   if (counters_.stores > 0 || counters_.hits > static_cast<int64_t>(kUsesPerFlush)) {
     (void)run([](Connection& connection) -> Attempt<void> {
       connection.checkpoint_on_close(true);
