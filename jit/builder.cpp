@@ -46,7 +46,8 @@ Result<Builder::Job> Builder::prepare(const KernelSpec& spec) const {
   inputs.source = std::move(text);
   inputs.options = (backend == Backend::kCuda ? cuda_ : cpu_)->options(spec.target());
   cache::Key key = artifact_key(spec, inputs);
-  return Job{source->entry, std::move(signature), std::move(inputs), std::move(key)};
+  return Job{source->entry, std::move(signature), source->is_dependent, std::move(inputs),
+             std::move(key)};
 }
 
 std::optional<BuiltArtifact> Builder::find(Job& job, const KernelSpec& spec) {
@@ -126,7 +127,8 @@ tl::unexpected<Error> Builder::not_cached(const Job& job, const KernelSpec& spec
 }
 
 BuiltArtifact Builder::finish(Job&& job, Artifact artifact, BuildSource source) {
-  return {std::move(artifact), source, std::move(job.entry), std::move(job.signature)};
+  return {std::move(artifact), source, std::move(job.entry), std::move(job.signature),
+          job.is_dependent};
 }
 
 Result<BuiltArtifact> Builder::build(const KernelSpec& spec) {

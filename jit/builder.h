@@ -21,6 +21,7 @@ struct BuiltArtifact {
   BuildSource source = BuildSource::kCompiled;
   std::string entry;
   Signature signature;
+  bool is_dependent = false;  ///< see Template
 };
 
 /// Thread-safe.
@@ -60,6 +61,7 @@ class Builder {
   struct Job {
     std::string entry;
     Signature signature;
+    bool is_dependent;
     ArtifactInputs inputs;
     cache::Key key;
   };

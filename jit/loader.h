@@ -17,6 +17,7 @@ struct LoadRequest {
   Signature signature;
   KernelAttributes attributes;
   std::string object;  ///< the bytes that a Compiler made
+  bool is_dependent = false;  ///< see Template; CUDA only
 };
 
 /// Loads a cubin for use in every context of the process. Needs a driver, but no open device.

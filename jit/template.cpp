@@ -75,7 +75,8 @@ class DeclarationParser {
     if (kind == "entry") return entry(reader);
     if (kind == "param") return param(reader);
     if (kind == "arg") return arg(reader);
-    return bad("'" + std::string(kind) + "' is none of entry, param, arg");
+    if (kind == "launch") return launch(reader);
+    return bad("'" + std::string(kind) + "' is none of entry, param, arg, launch");
   }
 
   /// `code`: the text without its declaration lines.
@@ -168,6 +169,14 @@ class DeclarationParser {
     return {};
   }
 
+  Result<void> launch(LineReader& reader) {
+    if (reader.next() != "dependent" || result_.backend != Backend::kCuda) {
+      return bad("a launch can only be 'dependent', and that of a CUDA kernel");
+    }
+    result_.is_dependent = true;
+    return {};
+  }
+
   tl::unexpected<Error> bad(std::string what) const {
     return fail(ErrorKind::kBadSpec, "template '" + result_.name + "', line " +
                                          std::to_string(number_) + ": " + std::move(what));
@@ -191,7 +200,7 @@ bool ParamDecl::is_dtype() const {
 }
 
 Result<Template> parse_template(std::string name, Backend backend, std::string text) {
-  Template result{std::move(name), backend, {}, {}, {}, std::move(text)};
+  Template result{std::move(name), backend, {}, {}, {}, false, std::move(text)};
   DeclarationParser parser(result);
   std::string_view rest = result.text;
   std::string code;

@@ -18,6 +18,12 @@
 // such as 3*HEADS*64. Boxes lie in shared memory with the 128-byte swizzle; what is outside reads
 // as 0.
 //
+//   //! launch dependent                            programmatic dependent launch, CUDA only
+//
+// says that blocks may start while the kernels before it in the stream still run: the kernel calls
+// wait_for_kernels_before() of dependent_launch.cuh before it reads what a kernel may have written,
+// and before it writes. From compute capability 9.0 on; elsewhere launches are ordinary.
+//
 // Expanding writes the parameters as constants in front of the text:
 //   int N = 768      ->  constexpr int N = 768;           (long long where it does not fit)
 //   word ACT = gelu  ->  constexpr int ACT_none = 0; ... constexpr int ACT = ACT_gelu;
@@ -87,6 +93,7 @@ struct Template {
   std::string entry;
   std::vector<ParamDecl> params;
   std::vector<ArgTemplate> args;
+  bool is_dependent = false;  ///< programmatic dependent launch
   std::string text;
 };
 

@@ -50,9 +50,8 @@ class Forward {
     const EncoderLayerWeights& layer = weights_.encoder[index];
     // Layer 0 has no norm: the embedding's norm has just been applied.
     if (index > 0) LAYA_TRY(add_norm(layer.attn_norm));
-    LAYA_TRY(product(plan_.qkv, a_, {layer.qkv}, wide_, tokens_));
     const bool sliding = config_.sliding[index];
-    LAYA_TRY(rotate(sliding ? weights_.sliding_rope : weights_.full_rope));
+    LAYA_TRY(rotated_qkv(layer.qkv, sliding ? weights_.sliding_rope : weights_.full_rope));
     LAYA_TRY(sliding ? attend(plan_.sliding_attention, batch_.sliding_tiles, shape_.sliding_tiles)
                      : attend(plan_.full_attention, batch_.full_tiles, shape_.full_tiles));
     LAYA_TRY(product(plan_.attn_out, a_, {layer.attn_out}, delta_, tokens_));
@@ -139,9 +138,16 @@ class Forward {
                           out, kNormEps, rows);
   }
 
-  Result<void> rotate(const RopeTable& table) {
-    return loaded_.launch(stream_, plan_.rope, tokens_, wide_, table.cos, table.sin,
-                          input_ + batch_.positions, tokens_);
+  // wide = q, k and v of a with q and k rotated.
+  Result<void> rotated_qkv(const void* weight, const RopeTable& table) {
+    const int32_t* const positions = input_ + batch_.positions;
+    if (plan_.rope.variants.empty()) {
+      return loaded_.launch(stream_, plan_.qkv.multiply, tokens_, a_, weight, table.cos, table.sin,
+                            positions, wide_, tokens_);
+    }
+    LAYA_TRY(product(plan_.qkv, a_, {weight}, wide_, tokens_));
+    return loaded_.launch(stream_, plan_.rope, tokens_, wide_, table.cos, table.sin, positions,
+                          tokens_);
   }
 
   // a = attention of qkv in the wide buffer.

@@ -63,6 +63,16 @@ Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k) {
       jit::KernelSpec("gemm_geglu", target).set("T", to_string(dtype)).set("N", n).set("K", k));
 }
 
+Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim,
+                int64_t k) {
+  if (target.backend != jit::Backend::kCuda) return {};
+  return with_tiles(jit::KernelSpec("gemm_rope", target)
+                        .set("T", to_string(dtype))
+                        .set("HEADS", heads)
+                        .set("HEAD_DIM", head_dim)
+                        .set("K", k));
+}
+
 Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden, bool delta_add,
                bool bias) {
   return with_tiles(jit::KernelSpec("add_norm", target)

@@ -22,6 +22,10 @@ Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool bi
 /// out = gelu(a * u^T) * (a * g^T) with w = [u; g]; out has n columns, w has 2n rows.
 Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k);
 
+/// qkv = a * w^T with rotary position embedding on q and k: gemm and rope in one. No variants where
+/// a target or dtype has no such kernel.
+Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim, int64_t k);
+
 /// x += delta (if `delta_add`); out = LN(x) * weight (+ bias). x in fp32, delta in `dtype`.
 Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden, bool delta_add,
                bool bias);

@@ -47,7 +47,6 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
   plan.target = target;
 
   plan.embed_norm = embed_norm_op(target, precision.table, t, d);
-  plan.rope = rope_op(target, t, config.heads(), kHeadDim);
   plan.full_attention = attention_op(target, t, config.heads(), kHeadDim, 0);
   if (std::find(config.sliding.begin(), config.sliding.end(), true) != config.sliding.end()) {
     plan.sliding_attention = attention_op(target, t, config.heads(), kHeadDim, config.window);
@@ -55,6 +54,12 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
   plan.add_norm = add_norm_op(target, t, t, d, /*delta_add=*/true, /*bias=*/false);
   plan.add_norm_bias = add_norm_op(target, t, t, d, /*delta_add=*/true, /*bias=*/true);
   plan.qkv = planner.gemm(3 * d, d, /*bias=*/false, Activation::kNone);
+  Op qkv_rope = gemm_rope_op(target, t, config.heads(), kHeadDim, d);
+  if (qkv_rope.variants.empty()) {
+    plan.rope = rope_op(target, t, config.heads(), kHeadDim);
+  } else {
+    plan.qkv.multiply = std::move(qkv_rope);
+  }
   plan.attn_out = planner.gemm(d, d, /*bias=*/false, Activation::kNone);
   plan.mlp_in = planner.geglu(config.intermediate_size, d);
   plan.mlp_out = planner.gemm(d, config.intermediate_size, /*bias=*/false, Activation::kNone);

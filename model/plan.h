@@ -34,7 +34,7 @@ struct Plan {
   jit::Target target;
 
   Op embed_norm;
-  Op rope;
+  Op rope;               ///< no variants where qkv rotates, too
   Op full_attention;     ///< also of the decision head
   Op sliding_attention;  ///< no variants if every layer is full
   Op add_norm;           ///< residual + norm without bias

@@ -18,8 +18,8 @@ struct Tile {
   std::string template_name = {};  ///< of another template that does the same; empty: the base's
 };
 
-/// `base` has every parameter but those of the tile. Ascending in max_rows, never empty; the last
-/// max_rows is INT64_MAX. Precondition: `base` names a template of this project.
+/// `base` has every parameter but those of the tile. Ascending in max_rows; the last max_rows is
+/// INT64_MAX. Empty only for gemm_rope where the target has no such kernel. Precondition: `base` names a template of this project.
 std::vector<Tile> cuda_tiles(const jit::KernelSpec& base);
 std::vector<Tile> cpu_tiles(const jit::KernelSpec& base);
 

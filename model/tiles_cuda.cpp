@@ -116,6 +116,7 @@ std::vector<Tile> plain(int64_t rows_per_block, uint32_t threads) {
 std::vector<Tile> cuda_tiles(const jit::KernelSpec& base) {
   if (std::vector<Tile> tiles = sm90_tiles(base); !tiles.empty()) return tiles;
   const std::string& name = base.template_name();
+  if (name == "gemm_rope") return {};
   if (name == "gemm") return gemm_tiles(base, 1);
   if (name == "gemm_geglu") return gemm_tiles(base, 2);
   if (name == "attention") return attention_tiles(base);

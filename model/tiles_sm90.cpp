@@ -18,6 +18,7 @@ int64_t ceil_div(int64_t a, int64_t b) {
 /// A product and one way to cut it into tiles.
 struct Product {
   int64_t n, k, parts;  // columns of out; columns of a and w; 2 for u and g, else 1
+  int64_t unit;         // columns of a tile are a multiple of this
 
   int64_t out_columns(const ProductTile& t) const { return t.columns / parts; }
   int64_t column_tiles(const ProductTile& t) const { return ceil_div(n, out_columns(t)); }
@@ -25,7 +26,13 @@ struct Product {
 };
 
 Product product_of(const jit::KernelSpec& base) {
-  return {int_param(base, "N"), int_param(base, "K"), base.template_name() == "gemm_geglu" ? 2 : 1};
+  const int64_t k = int_param(base, "K");
+  if (base.template_name() == "gemm_rope") {
+    const int64_t head = int_param(base, "HEAD_DIM");
+    return {3 * int_param(base, "HEADS") * head, k, 1, head};
+  }
+  const int64_t parts = base.template_name() == "gemm_geglu" ? 2 : 1;
+  return {int_param(base, "N"), k, parts, 8 * parts};
 }
 
 /// Shared memory for results on their way out, see WarpWriter in product_sm90.cuh.
@@ -69,7 +76,7 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
 std::vector<ProductTile> candidates(const Product& p) {
   std::vector<ProductTile> result;
   for (int64_t columns = 8; columns <= 256; columns += columns < 32 ? 8 : 16) {
-    if (columns % (8 * p.parts) != 0) continue;
+    if (columns % p.unit != 0) continue;
     result.push_back({64, columns, 1, columns <= 64 ? 1 : 2, false});
     if (columns < 64) continue;
     for (const int64_t cluster : {1, 2}) {
@@ -107,11 +114,26 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   return tiles;
 }
 
-/// Small blocks of keys for a window, so that few keys outside of it are looked at.
+/// Small blocks of keys for a window, so that few keys outside of it are looked at; few queries as
+/// long as every tile has a processor of its own.
 std::vector<Tile> attention_tiles(const jit::KernelSpec& base) {
-  if (int_param(base, "HEAD_DIM") != 64) return {};
-  const bool is_full = int_param(base, "WINDOW") == 0;
-  return {attention_tile(base, 128, is_full ? 128 : 64, kAnyRows)};
+  const int64_t keys = int_param(base, "WINDOW") == 0 ? 128 : 64;
+  const int64_t few_rows = 64 * (kProcessors / int_param(base, "HEADS"));
+  std::vector<Tile> tiles;
+  if (few_rows > 0) tiles.push_back(attention_tile(base, 64, keys, few_rows));
+  tiles.push_back(attention_tile(base, 128, keys, kAnyRows));
+  return tiles;
+}
+
+/// Whether there is a Hopper version of the kernel.
+bool has_sm90(const jit::KernelSpec& base) {
+  const std::string& name = base.template_name();
+  if (base.target().name != "sm_90a") return false;
+  if (name != "gemm" && name != "gemm_geglu" && name != "gemm_rope" && name != "attention") {
+    return false;
+  }
+  if (word_param(base, "T") == "fp32") return false;
+  return name == "gemm" || name == "gemm_geglu" || int_param(base, "HEAD_DIM") == 64;
 }
 
 }  // namespace
@@ -161,11 +183,8 @@ Tile attention_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys, 
 }
 
 std::vector<Tile> sm90_tiles(const jit::KernelSpec& base) {
-  const std::string& name = base.template_name();
-  if (base.target().name != "sm_90a") return {};
-  if (name != "gemm" && name != "gemm_geglu" && name != "attention") return {};
-  if (word_param(base, "T") == "fp32") return {};
-  return name == "attention" ? attention_tiles(base) : product_tiles(base);
+  if (!has_sm90(base)) return {};
+  return base.template_name() == "attention" ? attention_tiles(base) : product_tiles(base);
 }
 
 }  // namespace laya::model

@@ -7,13 +7,13 @@
 
 namespace laya::model {
 
-/// The tile of gemm_sm90 and gemm_geglu_sm90. `columns` counts rows of w: of a geglu tile, u and g.
+/// The tile of gemm_sm90, gemm_rope_sm90 and gemm_geglu_sm90. `columns` counts rows of w: of a geglu tile, u and g.
 struct ProductTile {
   int64_t rows, columns, cluster, consumers;
   bool shared;  ///< the consumers share each tile; else they take tiles in turn
 };
 
-/// `base` names gemm or gemm_geglu; the template of the tile is its sm90 version.
+/// `base` names gemm, gemm_rope or gemm_geglu; the template of the tile is its sm90 version.
 Tile product_tile(const jit::KernelSpec& base, const ProductTile& tile, int64_t max_rows);
 
 /// All tiles that product_tile() accepts, the one that should be fastest for `rows` rows first.

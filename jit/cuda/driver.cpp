@@ -374,6 +374,30 @@ Result<void> Driver::encode_map(CUctx_st* context, TensorMapBytes& map, const Te
   return {};
 }
 
+bool Driver::has_dependent_launch() const {
+  constexpr int kFirstVersion = 12030;
+  return table_.cuLaunchKernelEx != nullptr && table_.version >= kFirstVersion;
+}
+
+Result<void> Driver::launch_dependent(CUctx_st* context, CUstream_st* stream, CUkern_st* kernel,
+                                      const LaunchShape& shape, void* const* values) const {
+  const CurrentContext current(table_, context);
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = shape.grid.x, config.gridDimY = shape.grid.y, config.gridDimZ = shape.grid.z;
+  config.blockDimX = shape.block.x, config.blockDimY = shape.block.y;
+  config.blockDimZ = shape.block.z;
+  config.sharedMemBytes = shape.dynamic_shared_bytes;
+  config.hStream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  LAYA_CU(cuLaunchKernelEx, &config, reinterpret_cast<CUfunction>(kernel),
+          const_cast<void**>(values), nullptr);
+  return {};
+}
+
 Result<void> Driver::launch(CUctx_st* context, CUstream_st* stream, CUkern_st* kernel,
                             const LaunchShape& shape, void* const* values) const {
   const CurrentContext current(table_, context);

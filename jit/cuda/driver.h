@@ -110,6 +110,12 @@ class Driver {
   /// Writes the tensor map of a matrix of `rows` rows at device address `data` to `map`.
   Result<void> encode_map(CUctx_st* context, TensorMapBytes& map, const TensorMapShape& shape,
                           void* data, int64_t rows) const;
+  /// Programmatic dependent launch, in graphs too, needs a driver for CUDA 12.3.
+  bool has_dependent_launch() const;
+  /// As launch(), but blocks may start while the kernel before it in the stream still runs.
+  /// Precondition: has_dependent_launch() and compute capability 9.0.
+  Result<void> launch_dependent(CUctx_st* context, CUstream_st* stream, CUkern_st* kernel,
+                                const LaunchShape& shape, void* const* values) const;
   /// Takes no lock of ours and allocates nothing.
   Result<void> launch(CUctx_st* context, CUstream_st* stream, CUkern_st* kernel,
                       const LaunchShape& shape, void* const* values) const;

@@ -17,6 +17,8 @@ namespace {
 /// More dynamic shared memory than this has to be asked for once per kernel and device.
 constexpr uint32_t kPlainShared = 48 * 1024;
 constexpr size_t kMaxMaps = 4;
+/// Compute capability of the first GPUs with programmatic dependent launch.
+constexpr int kFirstDependent = 90;
 
 std::string shape_text(const LaunchShape& shape) {
   const auto extent = [](const Dim3& d) {
@@ -38,6 +40,7 @@ class CudaKernel final : public Kernel {
         target_(std::move(request.target)),
         library_(std::move(library)),
         kernel_(kernel),
+        is_dependent_(request.is_dependent && driver.has_dependent_launch()),
         has_maps_(std::any_of(signature().begin(), signature().end(),
                               [](const ArgDecl& arg) { return arg.kind == ArgKind::kTensorMap; })) {
   }
@@ -62,6 +65,8 @@ class CudaKernel final : public Kernel {
   enum Readiness : uint8_t { kNothing, kLoaded, kLargeShared };
 
   Result<void> make_ready(const CudaDevice& device, Readiness wanted) const;
+  Result<void> launch_now(const CudaDevice& device, const CudaStream& queue,
+                          const LaunchShape& shape, void* const* values) const;
   Result<void> launch_with_maps(const CudaDevice& device, const CudaStream& queue,
                                 const LaunchShape& shape, void* const* values) const;
   tl::unexpected<Error> not_launched(const CudaDevice& device, const LaunchShape& shape,
@@ -71,6 +76,7 @@ class CudaKernel final : public Kernel {
   const Target target_;
   const std::shared_ptr<CUlib_st> library_;  // graphs share it
   CUkern_st* const kernel_;
+  const bool is_dependent_;
   const bool has_maps_;       // some arguments are tensor maps
   mutable std::mutex mutex_;  // held while making ready
   mutable std::array<std::atomic<Readiness>, kMaxDevices> ready_{};
@@ -109,6 +115,14 @@ tl::unexpected<Error> CudaKernel::not_launched(const CudaDevice& device, const L
                      std::move(error));
 }
 
+Result<void> CudaKernel::launch_now(const CudaDevice& device, const CudaStream& queue,
+                                    const LaunchShape& shape, void* const* values) const {
+  if (is_dependent_ && device.info().capability >= kFirstDependent) {
+    return driver_.launch_dependent(device.context(), queue.handle(), kernel_, shape, values);
+  }
+  return driver_.launch(device.context(), queue.handle(), kernel_, shape, values);
+}
+
 /// Turns the pointers given for tensor maps into maps: the kernel gets these 128 bytes by value.
 Result<void> CudaKernel::launch_with_maps(const CudaDevice& device, const CudaStream& queue,
                                           const LaunchShape& shape, void* const* values) const {
@@ -127,7 +141,7 @@ Result<void> CudaKernel::launch_with_maps(const CudaDevice& device, const CudaSt
     LAYA_TRY(driver_.encode_map(device.context(), maps[count], arg.map, data, rows));
     patched[i] = &maps[count++];
   }
-  return driver_.launch(device.context(), queue.handle(), kernel_, shape, patched.data());
+  return launch_now(device, queue, shape, patched.data());
 }
 
 Result<void> CudaKernel::do_launch(Stream& stream, const LaunchShape& shape,
@@ -141,7 +155,7 @@ Result<void> CudaKernel::do_launch(Stream& stream, const LaunchShape& shape,
   auto done = prepare(device, shape.dynamic_shared_bytes);
   if (done) {
     done = has_maps_ ? launch_with_maps(device, queue, shape, values)
-                     : driver_.launch(device.context(), queue.handle(), kernel_, shape, values);
+                     : launch_now(device, queue, shape, values);
   }
   if (!done) return not_launched(device, shape, std::move(done).error());
   queue.note_launch(library_);

@@ -2,6 +2,7 @@
 // network on [CLS vector, features]. All in fp32; one block a row.
 //
 //! entry  action_head
+//! launch dependent
 //! param  D       int  8..16777216 step 8         columns of cls
 //! param  UNITS   int  4..8192 step 4             hidden units
 //! param  ACTIONS int  1..1024
@@ -18,6 +19,7 @@
 //
 // Pointers to rows are aligned to 16 bytes.
 // Launch: grid.x = R, block.x = 512. No dynamic shared memory.
+#include "dependent_launch.cuh"
 #include "dot.cuh"
 #include "gelu.cuh"
 
@@ -62,6 +64,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     action_head(const float* cls, const float* logits, const int* offsets, const float* w1,
                 const float* b1, const float* w2, const float* b2, float* out, int R) {
   __shared__ __align__(16) float hidden[UNITS];
+  let_next_kernel_start();
+  wait_for_kernels_before();
   const int row = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= R) return;
   const Features f = confidence_features(logits + offsets[row], offsets[row + 1] - offsets[row]);

@@ -1,6 +1,7 @@
 // x += delta on the fp32 residual stream, then out = LN(x) * weight + bias.
 //
 //! entry  add_norm
+//! launch dependent
 //! param  T           word  fp32 bf16 fp16        elements of delta
 //! param  O           word  fp32 bf16 fp16        elements of out
 //! param  D           int   8..16384 step 8       columns
@@ -19,6 +20,7 @@
 //
 // All pointers are aligned to 16 bytes.
 // Launch: grid.x = ceil(rows / ROWS), block.x = ROWS * ROW_THREADS. No dynamic shared memory.
+#include "dependent_launch.cuh"
 #include "norm.cuh"
 
 constexpr int kThreads = ROWS * ROW_THREADS;
@@ -26,6 +28,10 @@ constexpr int kThreads = ROWS * ROW_THREADS;
 extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
     add_norm(float* x, const T* delta, const float* weight, const float* bias, O* out, float eps,
              int rows) {
+  let_next_kernel_start();
+  NormRow<D, ROW_THREADS> factors;
+  factors.for_each([&](int column, Float8& v) { v = load8(weight + column); });
+  wait_for_kernels_before();
   const int row = blockIdx.x * ROWS + threadIdx.x / ROW_THREADS;
   const bool inside = row < rows;  // threads outside take part in the barriers of normalize()
   const long long at = static_cast<long long>(inside ? row : 0) * D;
@@ -40,8 +46,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
   }
   values.normalize(eps);
   if (!inside) return;
-  values.for_each([&](int column, const Float8& v) {
-    const Float8 factor = load8(weight + column);
+  values.for_each_with(factors, [&](int column, const Float8& v, const Float8& factor) {
     store8(out + at + column,
            BIAS ? scale_and_add(v, factor, load8(bias + column)) : scale(v, factor));
   });

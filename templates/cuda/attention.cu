@@ -3,6 +3,7 @@
 // softmax is taken online in fp32; there is no score matrix and no mask in memory.
 //
 //! entry  attention
+//! launch dependent
 //! param  T          word  fp32 bf16 fp16         elements of qkv and out
 //! param  HEADS      int   1..1024
 //! param  HEAD_DIM   int   32..128 step 32        32, 64 or 128; at most 64 in fp32 and on 7.5
@@ -25,6 +26,7 @@
 // Dynamic shared memory: 16-bit (BQ + 256) * HEAD_DIM * 2, fp32 (BQ + 128) * HEAD_DIM * 4 + BQ *
 // 160 bytes: the queries, two slots for a block of keys and values, fp32's probabilities.
 #include "attention_warp.cuh"
+#include "dependent_launch.cuh"
 
 static_assert(HEAD_DIM == 32 || HEAD_DIM == 64 || HEAD_DIM == 128, "no such head size");
 static_assert(HEAD_DIM * T_BYTES <= 256, "fp32 heads have at most 64 columns");
@@ -50,6 +52,8 @@ struct RowsCopy : TileCopy<Rows, kChunks, kThreads, kPitch * T_BYTES> {
 extern "C" __global__ void __launch_bounds__(kThreads, kMinBlocks)
     attention(const T* qkv, T* out, const int* cu_seqlens, const int* tiles, int n) {
   extern __shared__ __align__(128) unsigned char shared[];
+  let_next_kernel_start();
+  wait_for_kernels_before();
   const int tile = blockIdx.x / HEADS, head = blockIdx.x % HEADS;
   const int sequence = tile < n ? tiles[2 * tile] : -1;
   if (sequence < 0) return;

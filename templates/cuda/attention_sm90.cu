@@ -7,6 +7,7 @@
 // of the block before with its values, and computes the softmax while the tensor cores are busy.
 //
 //! entry  attention_sm90
+//! launch dependent
 //! param  T          word  bf16 fp16              elements of qkv and out
 //! param  HEADS      int   1..1024
 //! param  HEAD_DIM   int   64..64
@@ -18,8 +19,8 @@
 //!
 //! arg    qkv        ptr                          [rows, 3 * HEADS * HEAD_DIM] T: q, k, v heads
 //! arg    out        ptr                          [rows, HEADS * HEAD_DIM] T, written
-//! arg    cu_seqlens ptr                          [S + 1] i32, first row of each sequence
-//! arg    tiles      ptr                          [n, 2] i32: (sequence, first query in it)
+//! arg    cu_seqlens ptr                          [S + 1] i32, first row of each sequence; of the host
+//! arg    tiles      ptr                          [n, 2] i32: (sequence, first query in it); of the host
 //! arg    n          i32                          may be 0 (with an empty grid)
 //
 // A tile of sequence -1 does nothing; first queries are multiples of BQ. Rows of no tile are not
@@ -32,6 +33,7 @@
 // Dynamic shared memory: BQ * 128 + STAGES * KEYS * 256 + BQ * 144 + STAGES * 32 + 32 bytes: the
 // queries, the ring, results on their way out, barriers.
 #include "async_copy.cuh"
+#include "dependent_launch.cuh"
 #include "mma.cuh"
 #include "tma.cuh"
 #include "warp_writer.cuh"
@@ -64,6 +66,15 @@ struct Item {
                  : "memory");
   }
 };
+
+/// Item `number`; length -1 for a tile without a sequence and behind the last item.
+__device__ inline Item item_of(int number, const int* cu_seqlens, const int* tiles, int n) {
+  if (number >= n * HEADS) return {0, -1, 0, 0};
+  const int sequence = tiles[2 * (number / HEADS)], first_query = tiles[2 * (number / HEADS) + 1];
+  if (sequence < 0) return {0, -1, 0, 0};
+  const int first_row = cu_seqlens[sequence];
+  return {first_row, cu_seqlens[sequence + 1] - first_row, first_query, number % HEADS};
+}
 
 /// The blocks of keys that `count` queries from `query` on need: first to end - 1.
 struct KeyRange {
@@ -440,15 +451,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x / 128 == kConsumers) {
     if constexpr (kConsumers == 2) shrink_registers<40>();
     let_next_kernel_start();
-    wait_for_kernels_before();
     Producer producer(layout);
-    for (int i = blockIdx.x; i < n * HEADS; i += gridDim.x) {
-      const int sequence = tiles[2 * (i / HEADS)];
-      if (sequence < 0) continue;
-      const int first_row = cu_seqlens[sequence];
-      producer.send_item(
-          {first_row, cu_seqlens[sequence + 1] - first_row, tiles[2 * (i / HEADS) + 1], i % HEADS},
-          qkv);
+    Item item = item_of(blockIdx.x, cu_seqlens, tiles, n);
+    wait_for_kernels_before();
+    for (int i = blockIdx.x; i < n * HEADS;) {
+      if (item.length >= 0) producer.send_item(item, qkv);
+      i += gridDim.x;
+      item = item_of(i, cu_seqlens, tiles, n);
     }
     producer.send_item({0, -1, 0, 0}, qkv);
   } else {

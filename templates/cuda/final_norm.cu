@@ -3,6 +3,7 @@
 // of the head's first layer.
 //
 //! entry  final_norm
+//! launch dependent
 //! param  T           word  fp32 bf16 fp16        elements of delta and out
 //! param  D           int   8..16384 step 8       columns
 //! param  ROW_THREADS int   32..512 step 32       tile: threads of one row, a power of two
@@ -21,6 +22,7 @@
 //
 // Pointers to rows are aligned to 16 bytes.
 // Launch: grid.x = ceil(rows / ROWS), block.x = ROWS * ROW_THREADS. No dynamic shared memory.
+#include "dependent_launch.cuh"
 #include "norm.cuh"
 
 constexpr int kThreads = ROWS * ROW_THREADS;
@@ -29,6 +31,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
     final_norm(float* x, const T* delta, const float* weight, const float* type_table,
                const int* types, const float* norm_weight, const float* norm_bias, T* out,
                float eps, int rows) {
+  let_next_kernel_start();
+  wait_for_kernels_before();
   const int row = blockIdx.x * ROWS + threadIdx.x / ROW_THREADS;
   const bool inside = row < rows;  // threads outside take part in the barriers of normalize()
   const long long at = static_cast<long long>(inside ? row : 0) * D;

@@ -2,6 +2,7 @@
 // activations and of the residual stream.
 //
 //! entry  gather_rows
+//! launch dependent
 //! param  T      word  fp32 bf16 fp16             elements of a
 //! param  D      int   8..16777216 step 8         columns
 //!
@@ -14,6 +15,7 @@
 //
 // Pointers to rows are aligned to 16 bytes.
 // Launch: grid.x = n, any one-dimensional block. No dynamic shared memory.
+#include "dependent_launch.cuh"
 #include "types.cuh"
 
 __device__ inline void copy_row(void* to, const void* from, int bytes) {
@@ -25,6 +27,8 @@ __device__ inline void copy_row(void* to, const void* from, int bytes) {
 
 extern "C" __global__ void gather_rows(const int* index, const T* a, const float* x, T* a_out,
                                        float* x_out, int n) {
+  let_next_kernel_start();
+  wait_for_kernels_before();
   const long long to = blockIdx.x;
   if (to >= n) return;
   const long long from = index[to];

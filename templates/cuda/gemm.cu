@@ -2,6 +2,7 @@
 // true fp32, 16-bit ones on tensor cores.
 //
 //! entry  gemm
+//! launch dependent
 //! param  T      word  fp32 bf16 fp16             elements of a, w and out
 //! param  N      int   8..1048576 step 8          columns of out
 //! param  K      int   8..1048576 step 8          columns of a and w
@@ -22,6 +23,7 @@
 // All pointers are aligned to 16 bytes.
 // Launch: grid.x = ceil(rows / BM) * ceil(N / BN), block.x = 32 * (BM / WM) * (BN / WN).
 // Dynamic shared memory: max(STAGES * (BM + BN) * 128, BM * (BN + 8) * 4) bytes.
+#include "dependent_launch.cuh"
 #include "gelu.cuh"
 #include "product_tile.cuh"
 
@@ -39,6 +41,8 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
   constexpr int kUnits = BN / 8;  // 8 columns of one row are one thread's work
   static_assert(Shape::kThreads % kUnits == 0, "a thread keeps its columns");
 
+  let_next_kernel_start();
+  wait_for_kernels_before();
   const TilePosition tile = tile_position((rows + BM - 1) / BM, (N + BN - 1) / BN);
   const int m0 = tile.row_tile * BM, n0 = tile.column_tile * BN;
   const int tile_rows = min(BM, rows - m0);

@@ -2,6 +2,7 @@
 // Hopper. product_sm90.cuh says how the product works; a thread holds u and g of the same columns.
 //
 //! entry  gemm_geglu_sm90
+//! launch dependent
 //! param  T          word  bf16 fp16              elements of a, w and out
 //! param  N          int   8..16777216 step 8     columns of out
 //! param  K          int   8..16777216 step 8     columns of a and w

@@ -3,6 +3,7 @@
 // how it works.
 //
 //! entry  gemm_sm90
+//! launch dependent
 //! param  T          word  bf16 fp16              elements of a, w and out
 //! param  N          int   8..16777216 step 8     columns of out
 //! param  K          int   8..16777216 step 8     columns of a and w

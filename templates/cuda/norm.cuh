@@ -9,7 +9,7 @@
 /// Blocks of `threads` that a multiprocessor must have registers for: enough to keep its memory
 /// pipe full, and few enough that a row stays in registers.
 __device__ constexpr int norm_blocks(int threads) {
-  return threads < 768 ? 768 / threads : 1;
+  return threads < 640 ? 640 / threads : 1;
 }
 
 /// One row of D columns spread over Threads threads: a power of two, at least a warp. A block
@@ -29,6 +29,16 @@ class NormRow {
     for (int step = 0; step < kSteps; ++step) {
       const int column = (step * Threads + threadIdx.x % Threads) * 8;
       if (D % (8 * Threads) == 0 || column < D) visit(column, values_[step]);
+    }
+  }
+
+  /// Calls visit(column, values, values of `other`) in the same way.
+  template <class Visit>
+  __device__ void for_each_with(const NormRow& other, const Visit& visit) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int column = (step * Threads + threadIdx.x % Threads) * 8;
+      if (D % (8 * Threads) == 0 || column < D) visit(column, values_[step], other.values_[step]);
     }
   }
 

@@ -11,6 +11,7 @@
 // Every sum is one chain over k in ascending order, 16 k at a time, in every tile shape.
 #pragma once
 
+#include "dependent_launch.cuh"
 #include "tma.cuh"
 #include "warp_writer.cuh"
 #include "wgmma.cuh"

@@ -3,6 +3,7 @@
 // Computed in fp32 and rounded once.
 //
 //! entry  rope
+//! launch dependent
 //! param  T         word  fp32 bf16 fp16          elements of qkv
 //! param  HEADS     int   1..1024
 //! param  HEAD_DIM  int   16..256 step 16
@@ -16,6 +17,7 @@
 //
 // Pointers to rows are aligned to 16 bytes.
 // Launch: grid.x = ceil(rows / ROWS), block.x = 256. No dynamic shared memory.
+#include "dependent_launch.cuh"
 #include "types.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -23,6 +25,8 @@ extern "C" __global__ void __launch_bounds__(256)
   constexpr int kHalf = HEAD_DIM / 2;
   constexpr int kHeadUnits = kHalf / 8;              // 8 columns of x1 and of x2 each
   constexpr int kRowUnits = 2 * HEADS * kHeadUnits;  // q's heads, then k's
+  let_next_kernel_start();
+  wait_for_kernels_before();
   const int first = blockIdx.x * ROWS;
   const int units = min(ROWS, rows - first) * kRowUnits;
   for (int unit = threadIdx.x; unit < units; unit += 256) {

@@ -1,5 +1,5 @@
-// Hopper's bulk tensor copies and what they need: tensor maps, mbarriers, clusters, the register
-// budget of a warpgroup and the order between kernels of a stream. For sm_90a.
+// Hopper's bulk tensor copies and what they need: tensor maps, mbarriers, clusters and the
+// register budget of a warpgroup. For sm_90a.
 //
 // A copy is started by one thread, runs by itself, and reports the bytes that arrived to an
 // mbarrier in the shared memory it writes to. A barrier's phase ends when all expected arrivals and
@@ -141,18 +141,4 @@ __device__ inline void shrink_registers() {
 template <int Registers>
 __device__ inline void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-
-// ---- kernels that start while the one before still runs (programmatic dependent launch) ----
-
-/// Waits until the kernels before this one have finished and their writes are visible. Before it
-/// only what no kernel writes (weights) may be read, and nothing written. No effect if the kernel
-/// was launched in the ordinary way.
-__device__ inline void wait_for_kernels_before() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-/// Lets the next kernel of the stream start as soon as there is room for its blocks.
-__device__ inline void let_next_kernel_start() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }

@@ -89,7 +89,7 @@ int run(int argc, char** argv) {
   gpu.stream = must(gpu.device->create_stream());
   constexpr size_t kWorkspace = size_t{32} << 20;
   gpu.workspace = gpu.allocate(kWorkspace);
-  gpu.blas = CublasLt::open(gpu.workspace.data(), kWorkspace);
+  gpu.blas = tools::CublasLt::open(gpu.workspace.data(), kWorkspace);
   std::printf("%s, cuBLASLt %s, %s\n", gpu.device->name().c_str(), gpu.blas ? "found" : "not found",
               to_string(flags.dtype));
   if (flags.only != "attention") run_products(gpu, flags);

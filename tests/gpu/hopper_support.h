@@ -16,7 +16,7 @@
 #include "model/convert.h"
 #include "model/random.h"
 #include "model/tiles_sm90.h"
-#include "tests/gpu/cublas_lt.h"
+#include "tools/cublas_lt.h"
 
 namespace laya::test {
 
@@ -51,7 +51,7 @@ struct Gpu {
   std::shared_ptr<jit::Engine> engine;
   std::shared_ptr<jit::Device> device;
   std::unique_ptr<jit::Stream> stream;
-  std::optional<CublasLt> blas;
+  std::optional<tools::CublasLt> blas;
   Buffer workspace;
 
   void* handle() const { return static_cast<jit::cuda::CudaStream&>(*stream).handle(); }

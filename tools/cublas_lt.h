@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace laya::test {
+namespace laya::tools {
 
 class CublasLt {
  public:
@@ -96,4 +96,4 @@ class CublasLt {
   size_t workspace_bytes_ = 0;
 };
 
-}  // namespace laya::test
+}  // namespace laya::tools

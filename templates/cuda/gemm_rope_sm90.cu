@@ -1,0 +1,122 @@
+// qkv = a * w^T with rotary position embedding on q and k, as gemm followed by rope, for 16-bit
+// elements and heads of 64 on Hopper. product_sm90.cuh says how the product works; tiles hold whole
+// heads, so that a thread has both elements that are rotated with each other. Computed in fp32 and
+// rounded once.
+//
+//! entry  gemm_rope_sm90
+//! launch dependent
+//! param  T          word  bf16 fp16              elements of a, w and qkv
+//! param  HEADS      int   1..1024
+//! param  HEAD_DIM   int   64..64
+//! param  K          int   8..16777216 step 8     columns of a and w
+//! param  BM         int   64..128 step 64        tile: rows
+//! param  BN         int   32..256 step 32        tile: columns, divided by CLUSTER
+//! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
+//! param  CONSUMERS  int   1..2                   warpgroups that multiply
+//! param  SHARED     word  no yes                 yes: they share the rows of each tile
+//! param  STAGES     int   2..16                  slabs of 64 k in flight
+//! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
+//!
+//! arg    a          map T rows K BM 64           [rows, K] T
+//! arg    w          map T 3*HEADS*HEAD_DIM K BN 64  [3 * HEADS * HEAD_DIM, K] T: q, k, v heads
+//! arg    cos        ptr                          [P, HEAD_DIM / 2] fp32
+//! arg    sin        ptr                          [P, HEAD_DIM / 2] fp32
+//! arg    positions  ptr                          [rows] i32, rows of cos and sin; of the host
+//! arg    qkv        ptr                          [rows, 3 * HEADS * HEAD_DIM] T, written
+//! arg    rows       i32                          may be 0 (with an empty grid)
+//
+// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns, a multiple of 64 up to
+// 256; rows of one consumer times C <= 128 * 192.
+// Launch and dynamic shared memory: as gemm_sm90, with N = 3 * HEADS * HEAD_DIM.
+#include "product_sm90.cuh"
+
+constexpr int N = 3 * HEADS * HEAD_DIM;
+
+using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, STAGES>;
+using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
+using Writer = WarpWriter<T, Shape::kColumns>;
+using Tiles = TileList<Shape, Shape::kColumns, N>;
+static_assert(Shape::kColumns % HEAD_DIM == 0, "tiles hold whole heads");
+
+/// In the rotate-half convention: with x = [x1, x2] the halves of a head,
+/// [x1 cos - x2 sin, x2 cos + x1 sin].
+__device__ inline void rotate(float& x1, float& x2, float cos, float sin) {
+  const float y1 = __fmaf_rn(x1, cos, -__fmul_rn(x2, sin));
+  x2 = __fmaf_rn(x2, cos, __fmul_rn(x1, sin));
+  x1 = y1;
+}
+
+/// Rotates what the tile holds of q and k.
+__device__ inline void rotate_heads(Pipeline::Sums& sums, const float* cos, const float* sin,
+                                    const int* positions, int first_row, int first_column,
+                                    int rows) {
+  const int lane_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+  const int lane_column = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < Shape::kGroupRows / 64; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {  // rows g and g + 8
+      const int row = first_row + i * 64 + half * 8 + lane_row;
+      const long long angle = row < rows ? positions[row] * (HEAD_DIM / 2LL) : 0;
+      float2 c[4], s[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        c[j] = *reinterpret_cast<const float2*>(cos + angle + j * 8 + lane_column);
+        s[j] = *reinterpret_cast<const float2*>(sin + angle + j * 8 + lane_column);
+      }
+#pragma unroll
+      for (int head = 0; head < Shape::kColumns / HEAD_DIM; ++head) {
+        if (first_column + head * HEAD_DIM >= 2 * HEADS * HEAD_DIM) break;  // v
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          float* x1 = &sums[i][(head * 8 + j) * 4 + half * 2];
+          float* x2 = x1 + 4 * 4;
+          rotate(x1[0], x2[0], c[j].x, s[j].x);
+          rotate(x1[1], x2[1], c[j].y, s[j].y);
+        }
+      }
+    }
+  }
+}
+
+__device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums, T* qkv,
+                                  int first_row, int first_column, int rows) {
+#pragma unroll
+  for (int i = 0; i < Shape::kGroupRows / 64; ++i) {
+    const int row = first_row + i * 64 + threadIdx.x % 128 / 32 * 16;
+#pragma unroll
+    for (int pass = 0; pass < Writer::kPasses; ++pass) {
+#pragma unroll
+      for (int block = 0; block < Writer::kBlocks; ++block) {
+        const float* x = &sums[i][(pass * Writer::kBlocks + block) * 4];
+        writer.put(block, pack2<T>(x[0], x[1]), pack2<T>(x[2], x[3]));
+      }
+      writer.store<N>(qkv, row, first_column + pass * Writer::kBlocks * 8, rows);
+    }
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Shape::kThreads, 1)
+    gemm_rope_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
+                   const float* cos, const float* sin, const int* positions, T* qkv, int rows) {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const u32 base = shared_window_address(shared);
+  Pipeline pipeline(base, a, w);
+  const Tiles tiles(rows);
+  if (threadIdx.x / 128 == CONSUMERS) {
+    if constexpr (CONSUMERS == 2) shrink_registers<24>();
+    if (threadIdx.x == CONSUMERS * 128) {
+      let_next_kernel_start();
+      pipeline.produce(a, w, tiles,
+                       [](const TilePosition& tile, int part) { return tile.column + part * BN; });
+    }
+  } else {
+    if constexpr (CONSUMERS == 2) grow_registers<240>();
+    const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
+    pipeline.consume(tiles, [&](const TilePosition& tile, int row, Pipeline::Sums& sums) {
+      rotate_heads(sums, cos, sin, positions, row, tile.column, rows);
+      store_tile(writer, sums, qkv, row, tile.column, rows);
+    });
+  }
+  pipeline.finish();
+}
