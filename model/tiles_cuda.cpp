@@ -103,6 +103,14 @@ std::vector<Tile> attention_tiles(const jit::KernelSpec& base) {
   return {attention_tile(base, 64, small_rows), attention_tile(base, 128, kAnyRows)};
 }
 
+/// A cluster of blocks for each row where there are clusters.
+std::vector<Tile> action_head_tiles(const jit::KernelSpec& base) {
+  LaunchRule rule;
+  rule.threads = 512;
+  rule.blocks_per_group = jit::compute_capability(base.target()) >= 90 ? 8 : 1;
+  return {{kAnyRows, {param("BLOCKS", rule.blocks_per_group)}, rule}};
+}
+
 /// Kernels without tile parameters.
 std::vector<Tile> plain(int64_t rows_per_block, uint32_t threads) {
   LaunchRule rule;
@@ -123,7 +131,7 @@ std::vector<Tile> cuda_tiles(const jit::KernelSpec& base) {
   if (name == "rope") return rope_tiles(base);
   if (name == "gather_rows") return plain(1, 128);
   if (name == "score") return plain(4, 128);
-  if (name == "action_head") return plain(1, 512);
+  if (name == "action_head") return action_head_tiles(base);
   return norm_tiles(base);  // embed_norm, add_norm, final_norm
 }
 

@@ -10,6 +10,7 @@ constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
 constexpr int64_t kProcessors = 132;
 constexpr int64_t kSharedBytes = 227 * 1024;  // that a block can have
 constexpr int64_t kMostStages = 16;
+constexpr std::string_view kSuffix = "_sm90";
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -154,7 +155,7 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max
            param("CONSUMERS", t.consumers), yes_no("SHARED", t.shared),
            param("STAGES", stage_count), param("SPIN_LIMIT", 0)},
           rule,
-          base.template_name() + "_sm90"};
+          base.template_name() + std::string(kSuffix)};
 }
 
 std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64_t rows) {
@@ -164,6 +165,44 @@ std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64
     return estimated_cycles(p, x, rows) < estimated_cycles(p, y, rows);
   });
   return tiles;
+}
+
+jit::KernelSpec base_of(const jit::KernelSpec& variant) {
+  constexpr std::string_view kTileParams[] = {"BM",     "BN",     "CLUSTER",   "CONSUMERS",
+                                              "SHARED", "STAGES", "SPIN_LIMIT"};
+  std::string name = variant.template_name();
+  name.resize(name.size() - kSuffix.size());
+  jit::KernelSpec base(name, variant.target());
+  for (const jit::Param& param : variant.params()) {
+    if (std::find(std::begin(kTileParams), std::end(kTileParams), param.name) !=
+        std::end(kTileParams)) {
+      continue;
+    }
+    std::visit([&](const auto& value) { base.set(param.name, value); }, param.value);
+  }
+  return base;
+}
+
+Variant variant_of(const jit::KernelSpec& base, const Tile& tile) {
+  jit::KernelSpec spec(tile.template_name, base.target());
+  for (const auto* params : {&base.params(), &tile.params}) {
+    for (const jit::Param& param : *params) {
+      std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
+    }
+  }
+  return {tile.max_rows, std::move(spec), tile.rule};
+}
+
+std::vector<Variant> ranked_variants(const jit::KernelSpec& variant, int64_t rows, int64_t count) {
+  const std::string& name = variant.template_name();
+  std::vector<Variant> variants;
+  if (!name.starts_with("gemm") || !name.ends_with(kSuffix)) return variants;
+  const jit::KernelSpec base = base_of(variant);
+  for (const ProductTile& tile : ranked_product_tiles(base, rows)) {
+    if (std::ssize(variants) == count) break;
+    variants.push_back(variant_of(base, product_tile(base, tile, kAnyRows)));
+  }
+  return variants;
 }
 
 Tile attention_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys, int64_t max_rows) {

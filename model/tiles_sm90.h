@@ -19,6 +19,10 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& tile, int64_t 
 /// All tiles that product_tile() accepts, the one that should be fastest for `rows` rows first.
 std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64_t rows);
 
+/// The same as kernels, at most `count`, for the operation that `variant`, a product's kernel on
+/// Hopper, does. Empty for other kernels.
+std::vector<Variant> ranked_variants(const jit::KernelSpec& variant, int64_t rows, int64_t count);
+
 /// The tile of attention_sm90 with `queries` queries and blocks of `keys` keys. For one operation
 /// all tiles must have the same `keys`: the results depend on it.
 Tile attention_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys, int64_t max_rows);

@@ -153,11 +153,11 @@ class Producer {
   __device__ explicit Producer(const Layout& layout) : at_(layout) {}
 
   __device__ void send_item(const Item& item, const T* qkv) {
+    if (item.length < 0) settle();  // the consumers may be waiting for it
     wait_for(at_.empty_queries(), parity_ ^ 1);
     parity_ ^= 1;
     if (threadIdx.x % 128 == 0) item.store(at_.item());
     if (item.length < 0) {
-      settle();
       arrive(at_.full_queries());
       return;
     }

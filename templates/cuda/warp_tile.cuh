@@ -99,7 +99,9 @@ class WarpTile<fp32, WM, WN> {
   template <class AllRead>
   __device__ void multiply(Slabs slabs, const AllRead& all_read) {
     const int y = threadIdx.x % 32 / 8, x = threadIdx.x % 8;
-#pragma unroll 1
+    // Few sums leave the loads of one chunk too little arithmetic to hide behind.
+    constexpr int kUnroll = kRows * kColumns <= 8 ? 4 : 1;
+#pragma unroll kUnroll
     for (int chunk = 0; chunk < kSlabChunks; ++chunk) {
       float4 right[kColumns];
 #pragma unroll
