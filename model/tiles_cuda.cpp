@@ -44,6 +44,7 @@ std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, int64_t parts) {
   const bool is_fp32 = word_param(base, "T") == "fp32";
   const bool is_turing = jit::compute_capability(base.target()) < 80;  // 64 KiB, no async copies
   const GemmTile tiny{32, 32, 16, 16, is_turing ? 2 : 6};
+  const GemmTile nano{16, 32, 16, 16, 8};  // of fp32: few sums for each thread, whose chain is long
   const GemmTile small{64, 64, 32, 32, is_turing ? 2 : 4};
   const GemmTile large = is_turing ? GemmTile{128, 64, is_fp32 ? 32 : 64, 32, 2}
                          : is_fp32 ? GemmTile{128, 128, 32, 64, 3}
@@ -54,8 +55,14 @@ std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, int64_t parts) {
   };
   const int64_t tiny_rows = rows_to_fill(small, kBlocksWanted / 2);
   const int64_t small_rows = std::max(tiny_rows + 1, rows_to_fill(large, kBlocksWanted));
-  return {gemm_tile(tiny, n, parts, tiny_rows), gemm_tile(small, n, parts, small_rows),
-          gemm_tile(large, n, parts, kAnyRows)};
+  std::vector<Tile> tiles;
+  if (is_fp32 && !is_turing && tiny_rows > nano.bm) {
+    tiles.push_back(gemm_tile(nano, n, parts, nano.bm));
+  }
+  tiles.push_back(gemm_tile(tiny, n, parts, tiny_rows));
+  tiles.push_back(gemm_tile(small, n, parts, small_rows));
+  tiles.push_back(gemm_tile(large, n, parts, kAnyRows));
+  return tiles;
 }
 
 /// One warp for a row of up to 1024 columns, so that a thread holds at most 32 values; more warps

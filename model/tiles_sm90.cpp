@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
 constexpr int64_t kProcessors = 132;
 constexpr int64_t kSharedBytes = 227 * 1024;  // that a block can have
-constexpr int64_t kMostStages = 16;
+constexpr int64_t kMostStages = 24;
 constexpr std::string_view kSuffix = "_sm90";
 
 int64_t ceil_div(int64_t a, int64_t b) {

@@ -110,7 +110,8 @@ class KernelBench {
 
  private:
   bool is_wanted(const std::string& name) const {
-    return options_.only.empty() || name.find(options_.only) != std::string::npos;
+    const auto& only = options_.only;
+    return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
   }
   const jit::Target& target() const { return gpu_.device().target(); }
 

@@ -18,7 +18,7 @@ struct CudaKernelBench {
   std::vector<std::string> presets{"base", "large"};  ///< whose kernels
   std::vector<int64_t> rows{64, 128, 256, 1024, 4096, 32768};
   model::DType dtype = model::DType::kBF16;
-  std::string only;    ///< kernels whose name holds this; empty: all
+  std::vector<std::string> only;  ///< names of kernels; empty: all
   int rounds = 9;      ///< each measures every implementation in turn
   int candidates = 0;  ///< of tiles to measure for each product beside the chosen one
   bool tune = false;   ///< keep the fastest tiles in the cache, see model/tuned_tiles.h

@@ -57,6 +57,10 @@ __device__ inline void sync_row() {
   }
 }
 
+__device__ inline void prefetch_L2(const float* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
 struct Features {
   float top, gap, entropy, options;  // p1, p1 - p2, H / log k, k / 255
 };
@@ -97,10 +101,15 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(kThreads)
                 const float* b1, const float* w2, const float* b2, float* out, int R) {
   __shared__ __align__(16) float hidden[UNITS];
   let_next_kernel_start();
-  wait_for_kernels_before();
   const int row = blockIdx.x / BLOCKS, rank = blockIdx.x % BLOCKS;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= R) return;  // the whole cluster
+  // Weights, which no kernel writes, come on their way before everything else.
+  for (int unit = rank * kWarps + warp; unit < UNITS; unit += BLOCKS * kWarps) {
+    const float* weights = w1 + static_cast<long long>(unit) * (D + 4);
+    for (int i = lane * 32; i < D; i += 32 * 32) prefetch_L2(weights + i);
+  }
+  wait_for_kernels_before();
   const Features f = confidence_features(logits + offsets[row], offsets[row + 1] - offsets[row]);
 
   if constexpr (BLOCKS > 1) sync_row();  // the first block has started

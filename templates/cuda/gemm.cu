@@ -23,7 +23,6 @@
 // All pointers are aligned to 16 bytes.
 // Launch: grid.x = ceil(rows / BM) * ceil(N / BN), block.x = 32 * (BM / WM) * (BN / WN).
 // Dynamic shared memory: max(STAGES * (BM + BN) * 128, BM * (BN + 8) * 4) bytes.
-#include "dependent_launch.cuh"
 #include "gelu.cuh"
 #include "product_tile.cuh"
 
@@ -42,7 +41,6 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
   static_assert(Shape::kThreads % kUnits == 0, "a thread keeps its columns");
 
   let_next_kernel_start();
-  wait_for_kernels_before();
   const TilePosition tile = tile_position((rows + BM - 1) / BM, (N + BN - 1) / BN);
   const int m0 = tile.row_tile * BM, n0 = tile.column_tile * BN;
   const int tile_rows = min(BM, rows - m0);

@@ -11,7 +11,7 @@
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
-//! param  STAGES     int   2..16                  slabs of 64 k in flight
+//! param  STAGES     int   2..24                  slabs of 64 k in flight
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
 //! arg    a          map T rows K BM 64           [rows, K] T

@@ -14,7 +14,7 @@
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
-//! param  STAGES     int   2..16                  slabs of 64 k in flight
+//! param  STAGES     int   2..24                  slabs of 64 k in flight
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
 //! arg    a          map T rows K BM 64           [rows, K] T
@@ -56,8 +56,8 @@ __device__ inline void rotate_heads(Pipeline::Sums& sums, const float* cos, cons
   for (int i = 0; i < Shape::kGroupRows / 64; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {  // rows g and g + 8
-      const int row = first_row + i * 64 + half * 8 + lane_row;
-      const long long angle = row < rows ? positions[row] * (HEAD_DIM / 2LL) : 0;
+      const int row = min(first_row + i * 64 + half * 8 + lane_row, rows - 1);
+      const long long angle = positions[row] * (HEAD_DIM / 2LL);
       float2 c[4], s[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {

@@ -4,6 +4,7 @@
 // unrolled code over fragments.
 #pragma once
 
+#include "dependent_launch.cuh"
 #include "warp_tile.cuh"
 
 /// A block of (BM / WM) x (BN / WN) warps.
@@ -35,7 +36,7 @@ __device__ inline TilePosition tile_position(int row_tiles, int column_tiles) {
 /// a_rows on and rows of a part from N - n0 on count as zeros. Both point at row starts: a at the
 /// tile's first row, w at row n0 of the first part.
 /// Shared memory: max(kStages * (kRows + kColumns) * 128, kRows * kPitch * 4) bytes.
-/// Returns the tile, visible to the whole block.
+/// Waits for the kernels before. Returns the tile, visible to the whole block.
 template <class Elem, class Shape, int N, int K, int Parts>
 __device__ inline const float* product_tile(const Elem* a, int a_rows, const Elem* w, int n0,
                                             unsigned char* shared) {
@@ -52,15 +53,25 @@ __device__ inline const float* product_tile(const Elem* a, int a_rows, const Ele
   constexpr long long kPitch = static_cast<long long>(K) * sizeof(Elem);
   TileCopy<Shape::kRows, kSlabChunks, Shape::kThreads, kPitch> copy_a;
   TileCopy<kPartRows, kSlabChunks, Shape::kThreads, kPitch> copy_w[Parts];
-  const auto start = [&](int slab, u32 to) {
-    const bool inside = !kRaggedK || slab * kSlab + copy_a.chunk() * kChunk < K;
+  const auto is_inside = [&](int slab) {
+    return !kRaggedK || slab * kSlab + copy_a.chunk() * kChunk < K;
+  };
+  const auto start_a = [&](int slab, u32 to) {
+    const bool inside = is_inside(slab);
     copy_a.start(to, a + slab * kSlab, [&](int row) { return row < a_rows && inside; });
+  };
+  const auto start_w = [&](int slab, u32 to) {
+    const bool inside = is_inside(slab);
 #pragma unroll
     for (int part = 0; part < Parts; ++part) {
       copy_w[part].start(to + kBytesA + part * kPartRows * kSlabBytes,
                          w + part * static_cast<long long>(N) * K + slab * kSlab,
                          [&](int row) { return (!kRaggedN || n0 + row < N) && inside; });
     }
+  };
+  const auto start = [&](int slab, u32 to) {
+    start_a(slab, to);
+    start_w(slab, to);
   };
   const auto finish = [&](u32 to) {
     copy_a.finish(to);
@@ -70,11 +81,20 @@ __device__ inline const float* product_tile(const Elem* a, int a_rows, const Ele
     }
   };
 
+#if __CUDA_ARCH__ >= 900  // no kernel writes weights
+#pragma unroll 1
+  for (int slab = 0; slab < Shape::kStages && slab < kSlabs; ++slab) start_w(slab, slot(slab));
+  wait_for_kernels_before();
+#endif
 #pragma unroll 1
   for (int slab = 0; slab < Shape::kStages; ++slab) {
     if (slab < kSlabs) {
+#if __CUDA_ARCH__ >= 900
+      start_a(slab, slot(slab));
+#else
       start(slab, slot(slab));
       finish(slot(slab));
+#endif
     }
     commit_copies();
   }
