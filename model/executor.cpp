@@ -76,10 +76,21 @@ Result<void> Executor::run(std::span<const Row> rows, std::span<Prediction> pred
 }
 
 Result<void> Executor::queue(const ShapeClass& shape, const WorkspaceLayout& layout) {
+  KnownClass* const known = max_graphs_ > 0 ? find_class(shape) : nullptr;
+  if (known == nullptr) return queue_steps(shape, layout);
+  if (!known->graph) {
+    LAYA_ASSIGN(known->graph, capture(shape, layout));
+    ++stats_.graphs_captured;
+  }
+  ++stats_.graph_launches;
+  return stream_->launch(*known->graph);
+}
+
+Result<void> Executor::queue_steps(const ShapeClass& shape, const WorkspaceLayout& layout) {
   auto* const workspace = workspace_.as<std::byte>();
   LAYA_TRY(
       stream_->copy_to_device(workspace + layout.input, host_input_.data(), layout.input_bytes));
-  LAYA_TRY(compute(shape));
+  LAYA_TRY(run_forward(model_, shape, workspace, *stream_));
   return stream_->copy_to_host(host_output_.data(), workspace + layout.output, layout.output_bytes);
 }
 
@@ -95,37 +106,32 @@ ShapeClass Executor::shape_of(std::span<const Row> rows, TileSizes& tiles) const
 }
 
 Result<void> Executor::reserve(const WorkspaceLayout& layout) {
-  if (layout.input_bytes > host_input_.size()) {
-    LAYA_ASSIGN(host_input_, device_.allocate_host(layout.input_bytes));
+  if (layout.input_bytes <= host_input_.size() && layout.output_bytes <= host_output_.size() &&
+      layout.bytes <= workspace_.size()) {
+    return {};
   }
-  if (layout.output_bytes > host_output_.size()) {
-    LAYA_ASSIGN(host_output_, device_.allocate_host(layout.output_bytes));
-  }
-  if (layout.bytes <= workspace_.size()) return {};
-  // Graphs hold addresses of the old block. It goes before the new one comes, so that the peak is
-  // no more than the largest batch needs.
+  // Graphs hold addresses of the old blocks. A block goes before a new one comes, so that the peak
+  // is no more than the largest batch needs.
   for (KnownClass& known : classes_) known.graph.reset();
-  workspace_ = {};
+  const auto grow = [](jit::Buffer& buffer, size_t bytes, const auto& allocate) -> Result<void> {
+    if (bytes <= buffer.size()) return {};
+    buffer = {};
+    LAYA_ASSIGN(buffer, allocate(bytes));
+    return {};
+  };
+  const auto on_host = [&](size_t bytes) { return device_.allocate_host(bytes); };
+  LAYA_TRY(grow(host_input_, layout.input_bytes, on_host));
+  LAYA_TRY(grow(host_output_, layout.output_bytes, on_host));
   stats_.workspace_bytes = 0;
-  LAYA_ASSIGN(workspace_, device_.allocate(layout.bytes));
-  stats_.workspace_bytes = static_cast<int64_t>(layout.bytes);
+  LAYA_TRY(grow(workspace_, layout.bytes, [&](size_t n) { return device_.allocate(n); }));
+  stats_.workspace_bytes = static_cast<int64_t>(workspace_.size());
   return {};
 }
 
-Result<void> Executor::compute(const ShapeClass& shape) {
-  KnownClass* const known = max_graphs_ > 0 ? find_class(shape) : nullptr;
-  if (known == nullptr) return run_forward(model_, shape, workspace_.as<std::byte>(), *stream_);
-  if (!known->graph) {
-    LAYA_ASSIGN(known->graph, capture(shape));
-    ++stats_.graphs_captured;
-  }
-  ++stats_.graph_launches;
-  return stream_->launch(*known->graph);
-}
-
-Result<std::unique_ptr<jit::Graph>> Executor::capture(const ShapeClass& shape) {
+Result<std::unique_ptr<jit::Graph>> Executor::capture(const ShapeClass& shape,
+                                                      const WorkspaceLayout& layout) {
   LAYA_TRY(stream_->begin_capture());
-  const auto queued = run_forward(model_, shape, workspace_.as<std::byte>(), *stream_);
+  const auto queued = queue_steps(shape, layout);
   auto graph = stream_->end_capture();  // in any case, so that the stream can be used again
   if (!queued) return tl::make_unexpected(queued.error());
   return graph;

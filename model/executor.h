@@ -50,8 +50,10 @@ class Executor {
   ShapeClass shape_of(std::span<const Row> rows, TileSizes& tiles) const;
   Result<void> reserve(const WorkspaceLayout& layout);
   Result<void> queue(const ShapeClass& shape, const WorkspaceLayout& layout);
-  Result<void> compute(const ShapeClass& shape);
-  Result<std::unique_ptr<jit::Graph>> capture(const ShapeClass& shape);
+  /// Copies, kernels, copies: what a graph records.
+  Result<void> queue_steps(const ShapeClass& shape, const WorkspaceLayout& layout);
+  Result<std::unique_ptr<jit::Graph>> capture(const ShapeClass& shape,
+                                              const WorkspaceLayout& layout);
   /// The class's entry, now the most recently used one; nullptr if it is new (and noted).
   KnownClass* find_class(const ShapeClass& shape);
 

@@ -106,6 +106,7 @@ Result<int> predict(const PredictArgs& args) {
                  {{"compiled", stats.compiled},
                   {"disk_hits", stats.disk_hits},
                   {"memory_hits", stats.memory_hits},
+                  {"device_ready_s", load_began},
                   {"kernels_ready_s", load_began + model->stats().kernels_ready_s},
                   {"first_answer_s", first_answer}}}});
   }

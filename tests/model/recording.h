@@ -1,6 +1,6 @@
 // A CPU device that claims to have graphs and an engine that notes what is launched, so that all
 // that the model does on a GPU (rounded shape classes, recording, replaying, forgetting) runs in
-// tests without one. A graph is a list of launches with copies of their arguments.
+// tests without one. A graph is a list of copies, and of launches with copies of their arguments.
 #pragma once
 
 #include <functional>
@@ -64,10 +64,14 @@ class RecordingStream final : public jit::Stream {
     return {};
   }
   Result<void> copy_to_device(void* target, const void* source, size_t bytes) override {
-    return inner_->copy_to_device(target, source, bytes);
+    return submit([this, target, source, bytes] {
+      return inner_->copy_to_device(target, source, bytes);
+    });
   }
   Result<void> copy_to_host(void* target, const void* source, size_t bytes) override {
-    return inner_->copy_to_host(target, source, bytes);
+    return submit([this, target, source, bytes] {
+      return inner_->copy_to_host(target, source, bytes);
+    });
   }
   Result<void> fill(void* target, uint8_t value, size_t bytes) override {
     return inner_->fill(target, value, bytes);
