@@ -9,6 +9,7 @@
 #include "model/checkpoint.h"
 #include "model/executor_pool.h"
 #include "model/loaded_plan.h"
+#include "model/tuned_tiles.h"
 #include "model/weights.h"
 
 namespace laya::model {
@@ -154,7 +155,8 @@ Result<std::shared_ptr<Model>> Model::load(const std::filesystem::path& director
   const DType dtype = options.dtype.value_or(default_dtype(target));
   LAYA_TRY(check_precision(dtype, target));
   LAYA_ASSIGN(const Checkpoint checkpoint, open_checkpoint(directory));
-  const Plan plan = make_plan(checkpoint.config, {checkpoint.table_dtype(), dtype}, target);
+  const Plan plan = with_tuned_tiles(
+      make_plan(checkpoint.config, {checkpoint.table_dtype(), dtype}, target), engine->store());
 
   // Kernels are made ready while the weights are read.
   auto kernels = std::async(std::launch::async, [&] {

@@ -173,42 +173,31 @@ std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64
   return tiles;
 }
 
-jit::KernelSpec base_of(const jit::KernelSpec& variant) {
-  constexpr std::string_view kTileParams[] = {"BM",     "BN",     "CLUSTER",   "CONSUMERS",
-                                              "SHARED", "STAGES", "SPIN_LIMIT"};
-  std::string name = variant.template_name();
-  name.resize(name.size() - kSuffix.size());
-  jit::KernelSpec base(name, variant.target());
-  for (const jit::Param& param : variant.params()) {
-    if (std::find(std::begin(kTileParams), std::end(kTileParams), param.name) !=
-        std::end(kTileParams)) {
-      continue;
-    }
-    std::visit([&](const auto& value) { base.set(param.name, value); }, param.value);
-  }
-  return base;
-}
-
-Variant variant_of(const jit::KernelSpec& base, const Tile& tile) {
+Variant product_variant(const jit::KernelSpec& base, const ProductTile& t, int64_t max_rows) {
+  const Tile tile = product_tile(base, t, max_rows);
   jit::KernelSpec spec(tile.template_name, base.target());
   for (const auto* params : {&base.params(), &tile.params}) {
     for (const jit::Param& param : *params) {
       std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
     }
   }
-  return {tile.max_rows, std::move(spec), tile.rule};
+  return {max_rows, std::move(spec), tile.rule};
 }
 
-std::vector<Variant> ranked_variants(const jit::KernelSpec& variant, int64_t rows, int64_t count) {
-  const std::string& name = variant.template_name();
-  std::vector<Variant> variants;
-  if (!name.starts_with("gemm") || !name.ends_with(kSuffix)) return variants;
-  const jit::KernelSpec base = base_of(variant);
-  for (const ProductTile& tile : ranked_product_tiles(base, rows)) {
-    if (std::ssize(variants) == count) break;
-    variants.push_back(variant_of(base, product_tile(base, tile, kAnyRows)));
+std::optional<jit::KernelSpec> product_base(const jit::KernelSpec& variant) {
+  constexpr std::string_view kTileParams[] = {"BM",     "BN",     "CLUSTER",   "CONSUMERS",
+                                              "SHARED", "STAGES", "SPIN_LIMIT"};
+  std::string name = variant.template_name();
+  if (!name.starts_with("gemm") || !name.ends_with(kSuffix)) return std::nullopt;
+  name.resize(name.size() - kSuffix.size());
+  jit::KernelSpec base(name, variant.target());
+  for (const jit::Param& param : variant.params()) {
+    const bool is_tile = std::find(std::begin(kTileParams), std::end(kTileParams), param.name) !=
+                         std::end(kTileParams);
+    if (is_tile) continue;
+    std::visit([&](const auto& value) { base.set(param.name, value); }, param.value);
   }
-  return variants;
+  return base;
 }
 
 Tile attention_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys, int64_t max_rows) {

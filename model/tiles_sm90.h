@@ -1,6 +1,7 @@
 // The choice of tiles for the templates that only Hopper has (*_sm90).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "model/tiles.h"
@@ -11,6 +12,7 @@ namespace laya::model {
 struct ProductTile {
   int64_t rows, columns, cluster, consumers;
   bool shared;  ///< the consumers share each tile; else they take tiles in turn
+  bool operator==(const ProductTile&) const = default;
 };
 
 /// `base` names gemm, gemm_rope or gemm_geglu; the template of the tile is its sm90 version.
@@ -19,9 +21,11 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& tile, int64_t 
 /// All tiles that product_tile() accepts, the one that should be fastest for `rows` rows first.
 std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64_t rows);
 
-/// The same as kernels, at most `count`, for the operation that `variant`, a product's kernel on
-/// Hopper, does. Empty for other kernels.
-std::vector<Variant> ranked_variants(const jit::KernelSpec& variant, int64_t rows, int64_t count);
+/// The kernel with that tile.
+Variant product_variant(const jit::KernelSpec& base, const ProductTile& tile, int64_t max_rows);
+
+/// The base of a kernel that product_variant() made; nothing of any other kernel.
+std::optional<jit::KernelSpec> product_base(const jit::KernelSpec& variant);
 
 /// The tile of attention_sm90 with `queries` queries and blocks of `keys` keys. For one operation
 /// all tiles must have the same `keys`: the results depend on it.

@@ -378,7 +378,8 @@ class CacheBench {
 
 Result<std::vector<Figure>> measure(const BenchCacheArgs& args) {
   LAYA_ASSIGN(const jit::Options options, command_options());
-  LAYA_ASSIGN(std::vector<jit::KernelSpec> specs, specs_of({{}, "base"}, {args.target}, {}));
+  LAYA_ASSIGN(const std::vector<model::Plan> plans, plans_of({{}, "base"}, {args.target}, {}));
+  std::vector<jit::KernelSpec> specs = plans.front().specs();
   if (specs.size() > static_cast<size_t>(args.keys)) {
     specs.erase(specs.begin() + args.keys, specs.end());
   }

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "model/config.h"
 #include "model/convert.h"
 #include "model/ops.h"
-#include "model/tiles_sm90.h"
+#include "model/tuned_tiles.h"
 #include "tools/console.h"
 #include "tools/gpu_bench.h"
 #include "tools/progress.h"
@@ -177,20 +178,25 @@ class KernelBench {
     for (const ProductCase& c : cases) {
       if (is_wanted(c.name())) {
         for (const int64_t rows : options_.rows) LAYA_TRY(measure_product(c, rows));
+        if (options_.tune) LAYA_TRY(tune(c));
       }
       progress.update(++done, c.name());
     }
     return {};
   }
 
-  /// The variant that the model would use, then the tiles to compare with.
+  /// The variant that the model would use, then the tiles to compare with, the most promising first.
   std::vector<model::Variant> variants_of(const ProductCase& c, int64_t rows) const {
-    const model::Op op = c.op(target(), gpu_.dtype());
+    model::Op op = c.op(target(), gpu_.dtype());
     if (op.variants.empty()) return {};
+    model::use_tuned_tiles(op, gpu_.engine().store());
     std::vector<model::Variant> variants{op.choose(rows)};
-    for (const model::Variant& other :
-         model::ranked_variants(variants.front().spec, rows, options_.candidates)) {
-      if (other.spec != variants.front().spec) variants.push_back(other);
+    const auto base = model::product_base(variants.front().spec);
+    if (!base || options_.candidates == 0) return variants;
+    for (const model::ProductTile& tile : model::ranked_product_tiles(*base, rows)) {
+      model::Variant other = model::product_variant(*base, tile, rows);
+      if (other.spec != variants.front().spec) variants.push_back(std::move(other));
+      if (std::ssize(variants) > options_.candidates) break;
     }
     return variants;
   }
@@ -221,7 +227,62 @@ class KernelBench {
       add(i == 0 ? c.name() : std::string(c.name()) + "/other", shape, "TFLOP/s", flops, times[i],
           reference);
     }
+    if (options_.tune) note_times(rows, variants, times);
     return {};
+  }
+
+  // ---- tuning ----
+
+  void note_times(int64_t rows, const std::vector<model::Variant>& variants,
+                  const std::vector<Samples>& times) {
+    for (size_t i = 0; i < variants.size(); ++i) {
+      measured_.push_back({rows, variants[i].spec, times[i].quantile(0.5)});
+    }
+  }
+
+  double measured(int64_t rows, const jit::KernelSpec& spec) const {
+    for (const Measured& m : measured_) {
+      if (m.rows == rows && m.spec == spec) return m.us;
+    }
+    return std::numeric_limits<double>::infinity();
+  }
+
+  /// Stores the fastest tiles of a product. From many rows to few, a tile stays as long as no other
+  /// is faster by more than what another kernel to compile and load should bring.
+  Result<void> tune(const ProductCase& c) {
+    constexpr double kWorthAnotherKernel = 1.03;
+    const model::Op op = c.op(target(), gpu_.dtype());
+    const auto base = op.variants.empty() ? std::nullopt
+                                          : model::product_base(op.variants.front().spec);
+    if (!base) return {};
+    std::vector<int64_t> rows = options_.rows;
+    std::sort(rows.begin(), rows.end(), std::greater<>());
+    std::vector<model::TunedTile> tiles;
+    for (const int64_t count : rows) {
+      std::optional<model::TunedTile> best;
+      double best_us = std::numeric_limits<double>::infinity();
+      for (const model::ProductTile& tile : model::ranked_product_tiles(*base, count)) {
+        const double us = measured(count, model::product_variant(*base, tile, count).spec);
+        if (us < best_us) best = {count, tile}, best_us = us;
+      }
+      if (!best) continue;
+      if (tiles.empty()) {
+        tiles.push_back({std::numeric_limits<int64_t>::max(), best->tile});
+      } else if (measured(count, model::product_variant(*base, tiles.back().tile, count).spec) >
+                 best_us * kWorthAnotherKernel) {
+        tiles.push_back(*best);
+      }
+    }
+    std::reverse(tiles.begin(), tiles.end());
+    const std::string detail = "fastest of " + std::to_string(options_.candidates + 1) +
+                               " at each row count, medians of " + std::to_string(options_.rounds);
+    if (model::store_tuned_tiles(gpu_.engine().store(), *base, tiles,
+                                 {gpu_.device().name(), detail})) {
+      return {};
+    }
+    return fail(ErrorKind::kStoreError, "the choice of tiles for " + base->to_string() +
+                                            " could not be stored: " +
+                                            gpu_.engine().store().reason());
   }
 
   Result<void> launch(const ProductCase& c, const model::Variant& variant, int64_t rows, size_t set,
@@ -407,6 +468,12 @@ class KernelBench {
 
   GpuBench& gpu_;
   const CudaKernelBench& options_;
+  struct Measured {
+    int64_t rows;
+    jit::KernelSpec spec;
+    double us;
+  };
+  std::vector<Measured> measured_;  // of products, for tuning
   double copy_rate_ = 0;     // GB/s, bytes read and written
   double product_rate_ = 0;  // TFLOP/s
   std::vector<Figure> figures_;

@@ -16,7 +16,7 @@ namespace laya::tools {
 
 struct CudaKernelBench {
   std::vector<std::string> presets{"base", "large"};  ///< whose kernels
-  std::vector<int64_t> rows{64, 128, 256, 1024, 4096, 32768};
+  std::vector<int64_t> rows{64, 128, 256, 512, 1024, 2048, 4096, 32768};
   model::DType dtype = model::DType::kBF16;
   std::vector<std::string> only;  ///< names of kernels; empty: all
   int rounds = 9;      ///< each measures every implementation in turn
@@ -28,7 +28,7 @@ struct CudaKernelBench {
 /// (opened at run time; without it figures have no reference), the others in GB/s beside the copy
 /// bandwidth that was measured first. Figures named KERNEL/ceiling have the best rate that cuBLASLt
 /// reached in this run as their reference. kInternal: our result and cuBLASLt's differ by more than
-/// rounding.
+/// rounding. kStoreError: the tuned tiles could not be kept.
 Result<std::vector<Figure>> bench_cuda_kernels(std::shared_ptr<jit::Device> device,
                                                std::shared_ptr<jit::Engine> engine,
                                                const CudaKernelBench& options);

@@ -4,7 +4,7 @@
 #include <ctime>
 #include <set>
 
-#include "model/plan.h"
+#include "model/tuned_tiles.h"
 #include "tools/cache_command.h"
 #include "tools/disassembly.h"
 #include "tools/table.h"
@@ -41,17 +41,20 @@ Json to_json(const cache::EntryInfo& entry) {
   return json;
 }
 
-/// The keys of all kernels of the chosen model; nothing if none is chosen.
+/// The keys of all kernels of the chosen model and of its tuned tiles; nothing if none is chosen.
 Result<std::optional<std::set<std::string>>> model_keys(jit::Engine& engine,
                                                         const CacheArgs& args) {
   if (args.choice.directory.empty() && args.choice.preset.empty()) return std::nullopt;
   if (args.targets.empty()) {
     return fail(ErrorKind::kBadInput, "a model's kernels depend on the target: give --target too");
   }
-  LAYA_ASSIGN(const std::vector<jit::KernelSpec> specs,
-              specs_of(args.choice, args.targets, args.dtypes));
+  LAYA_ASSIGN(const std::vector<model::Plan> plans,
+              plans_of(args.choice, args.targets, args.dtypes));
   std::set<std::string> keys;
-  for (const jit::KernelSpec& spec : specs) {
+  for (const model::Plan& plan : plans) {
+    for (const cache::Key& key : model::tuned_tiles_keys(plan)) keys.insert(key.digest.hex());
+  }
+  for (const jit::KernelSpec& spec : specs_of(plans, engine.store())) {
     LAYA_ASSIGN(const cache::Key key, engine.key(spec));
     keys.insert(key.digest.hex());
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/checkpoint.h"
-#include "model/plan.h"
+#include "model/tuned_tiles.h"
 #include "tools/console.h"
 
 namespace laya::tools {
@@ -66,15 +66,22 @@ Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::stri
   return pairs;
 }
 
-Result<std::vector<jit::KernelSpec>> specs_of(const ModelChoice& choice,
-                                              const std::vector<std::string>& targets,
-                                              const std::vector<std::string>& dtypes) {
+Result<std::vector<model::Plan>> plans_of(const ModelChoice& choice,
+                                          const std::vector<std::string>& targets,
+                                          const std::vector<std::string>& dtypes) {
   LAYA_ASSIGN(const ModelShape shape, shape_of(choice));
   LAYA_ASSIGN(const std::vector<TargetDType> pairs, parse_target_dtypes(targets, dtypes));
-  std::vector<jit::KernelSpec> specs;
+  std::vector<model::Plan> plans;
   for (const TargetDType& pair : pairs) {
-    const model::Plan plan = model::make_plan(shape.config, {shape.table, pair.dtype}, pair.target);
-    for (jit::KernelSpec& spec : plan.specs()) {
+    plans.push_back(model::make_plan(shape.config, {shape.table, pair.dtype}, pair.target));
+  }
+  return plans;
+}
+
+std::vector<jit::KernelSpec> specs_of(const std::vector<model::Plan>& plans, cache::Store& store) {
+  std::vector<jit::KernelSpec> specs;
+  for (const model::Plan& plan : plans) {
+    for (jit::KernelSpec& spec : model::with_tuned_tiles(plan, store).specs()) {
       if (std::find(specs.begin(), specs.end(), spec) == specs.end()) {
         specs.push_back(std::move(spec));
       }

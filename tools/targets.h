@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "cache/result.h"
-#include "jit/kernel_spec.h"
+#include "cache/store.h"
 #include "jit/target.h"
 #include "model/config.h"
 #include "model/dtype.h"
+#include "model/plan.h"
 
 namespace laya::tools {
 
@@ -39,9 +39,11 @@ struct TargetDType {
 Result<std::vector<TargetDType>> parse_target_dtypes(const std::vector<std::string>& targets,
                                                      const std::vector<std::string>& dtypes);
 
-/// The kernels of a model for every pair of targets and dtypes, each once. Errors as above.
-Result<std::vector<jit::KernelSpec>> specs_of(const ModelChoice& choice,
-                                              const std::vector<std::string>& targets,
-                                              const std::vector<std::string>& dtypes);
+/// The plans of a model for every pair of targets and dtypes. Errors as above.
+Result<std::vector<model::Plan>> plans_of(const ModelChoice& choice,
+                                          const std::vector<std::string>& targets,
+                                          const std::vector<std::string>& dtypes);
+/// The kernels of all plans, each once, with the tiles that were tuned in the cache.
+std::vector<jit::KernelSpec> specs_of(const std::vector<model::Plan>& plans, cache::Store& store);
 
 }  // namespace laya::tools

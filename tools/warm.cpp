@@ -118,8 +118,8 @@ int run(const WarmArgs& args) {
   Result<jit::Options> options = command_options();
   if (!options) return report(options.error());
   if (args.jobs > 0) options->jobs = args.jobs;
-  const auto specs = specs_of(args.choice, args.targets, args.dtypes);
-  if (!specs) return report(specs.error());
+  const auto plans = plans_of(args.choice, args.targets, args.dtypes);
+  if (!plans) return report(plans.error());
   const auto engine = jit::Engine::create(*options);
   if (!engine) return report(engine.error());
 
@@ -127,7 +127,8 @@ int run(const WarmArgs& args) {
   if (store.mode() == cache::StoreMode::kMemoryOnly) {
     return report({ErrorKind::kStoreError, "the cache keeps nothing: " + store.reason(), {}});
   }
-  const std::vector<jit::BuildReport> reports = build(**engine, *specs);
+  const std::vector<jit::KernelSpec> specs = specs_of(*plans, store);
+  const std::vector<jit::BuildReport> reports = build(**engine, specs);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   print_outcome(reports, seconds.count(), args.json);
 
@@ -138,7 +139,7 @@ int run(const WarmArgs& args) {
   if (counts.failed > 0) return kWorkFailed;
   // Where nothing was compiled, this run was the replay.
   if (counts.compiled == 0) return kDone;
-  const Result<void> complete = replay(*options, *specs);
+  const Result<void> complete = replay(*options, specs);
   return complete ? kDone : report(complete.error());
 }
 
