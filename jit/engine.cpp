@@ -21,7 +21,7 @@ using ArtifactPtr = std::shared_ptr<const BuiltArtifact>;
 
 Result<KernelPtr> load(const KernelSpec& spec, const BuiltArtifact& built) {
   LoadRequest request{
-      spec.to_string(),          built.entry,          spec.target(), built.signature,
+      spec.to_string(),          built.entry,           spec.target(),     built.signature,
       built.artifact.attributes, built.artifact.object, built.is_dependent};
   return spec.target().backend == Backend::kCuda ? load_cuda_kernel(std::move(request))
                                                  : load_cpu_kernel(std::move(request));

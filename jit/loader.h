@@ -16,7 +16,7 @@ struct LoadRequest {
   Target target;
   Signature signature;
   KernelAttributes attributes;
-  std::string object;  ///< the bytes that a Compiler made
+  std::string object;         ///< the bytes that a Compiler made
   bool is_dependent = false;  ///< see Template; CUDA only
 };
 

@@ -28,8 +28,9 @@ struct Variant {
   LaunchRule rule;
 };
 
-/// Variants in ascending order of max_rows; empty where a plan does without the operation. All variants of an operation compute every
-/// output in the same order of additions, so that a row's result does not depend on the choice.
+/// Variants in ascending order of max_rows; empty where a plan does without the operation. All
+/// variants of an operation compute every output in the same order of additions, so that a row's
+/// result does not depend on the choice.
 struct Op {
   std::vector<Variant> variants;
 

@@ -59,10 +59,10 @@ int64_t stages(const Product& p, const ProductTile& t) {
 /// cache, whose rate is shared by the blocks at work; storing a tile is hidden behind the next one
 /// if consumers take turns.
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
-  constexpr double kStart = 3650, kRound = 150;              // cycles
-  constexpr double kBlockRate = 71, kChipRate = 5650;        // bytes per cycle from the L2 cache
-  const double store_value = p.parts == 2 ? 22 : 9.4;        // cycles for a thread's value
-  const double alignment = t.columns % 64 == 0   ? 1         // of tiles in the matrices
+  constexpr double kStart = 3650, kRound = 150;        // cycles
+  constexpr double kBlockRate = 71, kChipRate = 5650;  // bytes per cycle from the L2 cache
+  const double store_value = p.parts == 2 ? 22 : 9.4;  // cycles for a thread's value
+  const double alignment = t.columns % 64 == 0   ? 1   // of tiles in the matrices
                            : t.columns % 32 == 0 ? 1.12
                                                  : 1.28;
   const auto bm = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
@@ -104,7 +104,9 @@ jit::Param yes_no(const char* name, bool value) {
 
 std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   constexpr int64_t kRows[] = {32768, 4096, 2048, 1024, 512, 256, 128, 64};
-  constexpr double kWorthAnotherKernel = 1.06;
+  // The products with a bias are those of the decision head, which has two layers only.
+  const bool is_rare = base.template_name() == "gemm" && word_param(base, "BIAS") == "yes";
+  const double worth_another_kernel = is_rare ? 1.3 : 1.1;
   const Product p = product_of(base);
   std::vector<Tile> tiles;
   ProductTile last{};
@@ -112,7 +114,7 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
     const ProductTile best = ranked_product_tiles(base, rows).front();
     const bool is_first = tiles.empty();
     if (is_first ||
-        estimated_cycles(p, last, rows) > estimated_cycles(p, best, rows) * kWorthAnotherKernel) {
+        estimated_cycles(p, last, rows) > estimated_cycles(p, best, rows) * worth_another_kernel) {
       tiles.push_back(product_tile(base, best, is_first ? kAnyRows : rows));
       last = best;
     }
@@ -121,11 +123,18 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   return tiles;
 }
 
+/// Blocks of attention_sm90 that fit on a multiprocessor: two with few queries and few keys, whose
+/// threads need 128 registers.
+int64_t attention_blocks(int64_t queries, int64_t keys) {
+  return queries == 64 && keys == 64 ? 2 : 1;
+}
+
 /// Small blocks of keys for a window, so that few keys outside of it are looked at; few queries as
-/// long as every tile has a processor of its own.
+/// long as all tiles run at once.
 std::vector<Tile> attention_tiles(const jit::KernelSpec& base) {
   const int64_t keys = int_param(base, "WINDOW") == 0 ? 128 : 64;
-  const int64_t few_rows = 64 * (kProcessors / int_param(base, "HEADS"));
+  const int64_t blocks = kProcessors * attention_blocks(64, keys);
+  const int64_t few_rows = 64 * (blocks / int_param(base, "HEADS"));
   std::vector<Tile> tiles;
   if (few_rows > 0) tiles.push_back(attention_tile(base, 64, keys, few_rows));
   tiles.push_back(attention_tile(base, 128, keys, kAnyRows));
@@ -208,7 +217,7 @@ Tile attention_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys, 
   rule.blocks_per_group = int_param(base, "HEADS");
   rule.threads = static_cast<uint32_t>(2 * queries + 128);
   rule.dynamic_shared_bytes = static_cast<uint32_t>(fixed_bytes + stage_count * slot_bytes);
-  rule.max_blocks = kProcessors;
+  rule.max_blocks = kProcessors * attention_blocks(queries, keys);
   return {max_rows,
           {param("BQ", queries), param("KEYS", keys), param("STAGES", stage_count),
            param("SPIN_LIMIT", 0)},

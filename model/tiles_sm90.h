@@ -8,7 +8,8 @@
 
 namespace laya::model {
 
-/// The tile of gemm_sm90, gemm_rope_sm90 and gemm_geglu_sm90. `columns` counts rows of w: of a geglu tile, u and g.
+/// The tile of gemm_sm90, gemm_rope_sm90 and gemm_geglu_sm90. `columns` counts rows of w: of a
+/// geglu tile, u and g.
 struct ProductTile {
   int64_t rows, columns, cluster, consumers;
   bool shared;  ///< the consumers share each tile; else they take tiles in turn

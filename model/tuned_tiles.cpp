@@ -25,9 +25,8 @@ cache::Key key_of(const jit::KernelSpec& base) {
 
 Json to_json(const TunedTile& tuned) {
   const ProductTile& t = tuned.tile;
-  return {{"max_rows", tuned.max_rows}, {"rows", t.rows},
-          {"columns", t.columns},       {"cluster", t.cluster},
-          {"consumers", t.consumers},   {"shared", t.shared}};
+  return {{"max_rows", tuned.max_rows}, {"rows", t.rows},           {"columns", t.columns},
+          {"cluster", t.cluster},       {"consumers", t.consumers}, {"shared", t.shared}};
 }
 
 /// Nothing where a field is missing or of another kind.
@@ -53,9 +52,8 @@ std::optional<TunedTile> from_json(const Json& json) {
 /// The matrix products of a plan, which may be const.
 template <class AnyPlan>
 auto products(AnyPlan& plan) {
-  return std::array{&plan.qkv,           &plan.attn_out,     &plan.mlp_in,
-                    &plan.mlp_out,       &plan.head_qkv,     &plan.head_attn_out,
-                    &plan.head_mlp_in,   &plan.head_mlp_out};
+  return std::array{&plan.qkv,      &plan.attn_out,      &plan.mlp_in,      &plan.mlp_out,
+                    &plan.head_qkv, &plan.head_attn_out, &plan.head_mlp_in, &plan.head_mlp_out};
 }
 
 bool is_complete(const std::vector<TunedTile>& tiles) {

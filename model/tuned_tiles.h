@@ -26,8 +26,8 @@ struct TuningProvenance {
   std::string detail;  ///< what was measured
 };
 
-/// Stores or replaces the choice for a product (`base` as of product_tile()); ascending in max_rows,
-/// not empty. False: the store keeps nothing.
+/// Stores or replaces the choice for a product (`base` as of product_tile()); ascending in
+/// max_rows, not empty. False: the store keeps nothing.
 bool store_tuned_tiles(cache::Store& store, const jit::KernelSpec& base,
                        const std::vector<TunedTile>& tiles, const TuningProvenance& provenance);
 

@@ -59,9 +59,9 @@ struct ProductCase {
         return model::gemm_rope_op(target, dtype, n / (3 * kHeadDim), kHeadDim, k);
       case Epilogue::kGeglu: return model::gemm_geglu_op(target, dtype, n, k);
       default:
-        return model::gemm_op(target, dtype, n, k, epilogue != Epilogue::kNone,
-                              epilogue == Epilogue::kBiasRelu ? Activation::kRelu
-                                                              : Activation::kNone);
+        return model::gemm_op(
+            target, dtype, n, k, epilogue != Epilogue::kNone,
+            epilogue == Epilogue::kBiasRelu ? Activation::kRelu : Activation::kNone);
     }
   }
 };
@@ -126,10 +126,9 @@ class KernelBench {
     const auto blocks = static_cast<uint32_t>((n + 1023) / 1024);
     LAYA_ASSIGN(const auto times,
                 gpu_.time_us({[&](size_t) {
-                               return copy->launch(gpu_.stream(),
-                                                   {.grid = {blocks}, .block = {256}},
-                                                   gpu_.floats(0, kBytes), gpu_.results(0, kBytes),
-                                                   n);
+                               return copy->launch(
+                                   gpu_.stream(), {.grid = {blocks}, .block = {256}},
+                                   gpu_.floats(0, kBytes), gpu_.results(0, kBytes), n);
                              }},
                              2 * kBytes));
     copy_rate_ = 2e-3 * kBytes / times[0].quantile(0.5);
@@ -185,7 +184,8 @@ class KernelBench {
     return {};
   }
 
-  /// The variant that the model would use, then the tiles to compare with, the most promising first.
+  /// The variant that the model would use, then the tiles to compare with, the most promising
+  /// first.
   std::vector<model::Variant> variants_of(const ProductCase& c, int64_t rows) const {
     model::Op op = c.op(target(), gpu_.dtype());
     if (op.variants.empty()) return {};
@@ -252,8 +252,8 @@ class KernelBench {
   Result<void> tune(const ProductCase& c) {
     constexpr double kWorthAnotherKernel = 1.03;
     const model::Op op = c.op(target(), gpu_.dtype());
-    const auto base = op.variants.empty() ? std::nullopt
-                                          : model::product_base(op.variants.front().spec);
+    const auto base =
+        op.variants.empty() ? std::nullopt : model::product_base(op.variants.front().spec);
     if (!base) return {};
     std::vector<int64_t> rows = options_.rows;
     std::sort(rows.begin(), rows.end(), std::greater<>());
@@ -280,9 +280,9 @@ class KernelBench {
                                  {gpu_.device().name(), detail})) {
       return {};
     }
-    return fail(ErrorKind::kStoreError, "the choice of tiles for " + base->to_string() +
-                                            " could not be stored: " +
-                                            gpu_.engine().store().reason());
+    return fail(ErrorKind::kStoreError,
+                "the choice of tiles for " + base->to_string() +
+                    " could not be stored: " + gpu_.engine().store().reason());
   }
 
   Result<void> launch(const ProductCase& c, const model::Variant& variant, int64_t rows, size_t set,
@@ -474,8 +474,8 @@ class KernelBench {
     double us;
   };
   std::vector<Measured> measured_;  // of products, for tuning
-  double copy_rate_ = 0;     // GB/s, bytes read and written
-  double product_rate_ = 0;  // TFLOP/s
+  double copy_rate_ = 0;            // GB/s, bytes read and written
+  double product_rate_ = 0;         // TFLOP/s
   std::vector<Figure> figures_;
 };
 

@@ -19,9 +19,9 @@ struct CudaKernelBench {
   std::vector<int64_t> rows{64, 128, 256, 512, 1024, 2048, 4096, 32768};
   model::DType dtype = model::DType::kBF16;
   std::vector<std::string> only;  ///< names of kernels; empty: all
-  int rounds = 9;      ///< each measures every implementation in turn
-  int candidates = 0;  ///< of tiles to measure for each product beside the chosen one
-  bool tune = false;   ///< keep the fastest tiles in the cache, see model/tuned_tiles.h
+  int rounds = 9;                 ///< each measures every implementation in turn
+  int candidates = 0;             ///< of tiles to measure for each product beside the chosen one
+  bool tune = false;              ///< keep the fastest tiles in the cache, see model/tuned_tiles.h
 };
 
 /// Every kernel of the model: matrix products and attention in TFLOP/s, the former beside cuBLASLt

@@ -42,11 +42,11 @@
   X(cuLaunchKernel, "cuLaunchKernel")
 
 // Since CUDA 12.0 or, cuLaunchKernelEx, 11.8. All or none of them are there.
-#define LAYA_CUDA_OPTIONAL(X)                     \
-  X(cuLibraryLoadData, "cuLibraryLoadData")       \
-  X(cuLibraryUnload, "cuLibraryUnload")           \
-  X(cuLibraryGetKernel, "cuLibraryGetKernel")     \
-  X(cuKernelGetFunction, "cuKernelGetFunction")   \
-  X(cuKernelSetAttribute, "cuKernelSetAttribute") \
+#define LAYA_CUDA_OPTIONAL(X)                         \
+  X(cuLibraryLoadData, "cuLibraryLoadData")           \
+  X(cuLibraryUnload, "cuLibraryUnload")               \
+  X(cuLibraryGetKernel, "cuLibraryGetKernel")         \
+  X(cuKernelGetFunction, "cuKernelGetFunction")       \
+  X(cuKernelSetAttribute, "cuKernelSetAttribute")     \
   X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled") \
   X(cuLaunchKernelEx, "cuLaunchKernelEx")

@@ -68,9 +68,11 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
   } else {
     if constexpr (CONSUMERS == 2) grow_registers<240>();
     const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
-    pipeline.consume(tiles, [&](const TilePosition& tile, int row, const Pipeline::Sums& sums) {
-      store_tile(writer, sums, out, row, tile.column, rows);
-    });
+    pipeline.consume(
+        tiles, [](const TilePosition&, int) {},
+        [&](const TilePosition& tile, int row, const Pipeline::Sums& sums) {
+          store_tile(writer, sums, out, row, tile.column, rows);
+        });
   }
   pipeline.finish();
 }

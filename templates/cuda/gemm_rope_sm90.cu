@@ -46,35 +46,34 @@ __device__ inline void rotate(float& x1, float& x2, float cos, float sin) {
   x1 = y1;
 }
 
-/// Rotates what the tile holds of q and k.
-__device__ inline void rotate_heads(Pipeline::Sums& sums, const float* cos, const float* sin,
-                                    const int* positions, int first_row, int first_column,
-                                    int rows) {
-  const int lane_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-  const int lane_column = threadIdx.x % 4 * 2;
+/// cos and sin for this thread's elements of a row.
+struct Angles {
+  float2 c[4], s[4];
+
+  /// Rows behind the matrix take the last row's.
+  __device__ void load(const float* cos, const float* sin, const int* positions, int row,
+                       int rows) {
+    const long long angle = positions[min(row, rows - 1)] * (HEAD_DIM / 2LL) + threadIdx.x % 4 * 2;
 #pragma unroll
-  for (int i = 0; i < Shape::kGroupRows / 64; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      c[j] = *reinterpret_cast<const float2*>(cos + angle + j * 8);
+      s[j] = *reinterpret_cast<const float2*>(sin + angle + j * 8);
+    }
+  }
+};
+
+/// Rotates what a row of the tile holds of q and k: of 64 rows, row g or g + 8 of this thread.
+__device__ inline void rotate_heads(float (&sums)[Shape::kColumns / 2], int half,
+                                    const Angles& angles, int first_column) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {  // rows g and g + 8
-      const int row = min(first_row + i * 64 + half * 8 + lane_row, rows - 1);
-      const long long angle = positions[row] * (HEAD_DIM / 2LL);
-      float2 c[4], s[4];
+  for (int head = 0; head < Shape::kColumns / HEAD_DIM; ++head) {
+    if (first_column + head * HEAD_DIM >= 2 * HEADS * HEAD_DIM) break;  // v
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        c[j] = *reinterpret_cast<const float2*>(cos + angle + j * 8 + lane_column);
-        s[j] = *reinterpret_cast<const float2*>(sin + angle + j * 8 + lane_column);
-      }
-#pragma unroll
-      for (int head = 0; head < Shape::kColumns / HEAD_DIM; ++head) {
-        if (first_column + head * HEAD_DIM >= 2 * HEADS * HEAD_DIM) break;  // v
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          float* x1 = &sums[i][(head * 8 + j) * 4 + half * 2];
-          float* x2 = x1 + 4 * 4;
-          rotate(x1[0], x2[0], c[j].x, s[j].x);
-          rotate(x1[1], x2[1], c[j].y, s[j].y);
-        }
-      }
+    for (int j = 0; j < 4; ++j) {
+      float* x1 = &sums[(head * 8 + j) * 4 + half * 2];
+      float* x2 = x1 + 4 * 4;
+      rotate(x1[0], x2[0], angles.c[j].x, angles.s[j].x);
+      rotate(x1[1], x2[1], angles.c[j].y, angles.s[j].y);
     }
   }
 }
@@ -113,10 +112,32 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
   } else {
     if constexpr (CONSUMERS == 2) grow_registers<240>();
     const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
-    pipeline.consume(tiles, [&](const TilePosition& tile, int row, Pipeline::Sums& sums) {
-      rotate_heads(sums, cos, sin, positions, row, tile.column, rows);
-      store_tile(writer, sums, qkv, row, tile.column, rows);
-    });
+    // Where registers allow, the angles come during the product; else they would hold up the end.
+    constexpr bool kEarly = Shape::kGroupRows == 64;
+    Angles early[2];
+    const int lane_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    pipeline.consume(
+        tiles,
+        [&](const TilePosition&, int row) {
+          if constexpr (kEarly) {
+            early[0].load(cos, sin, positions, row + lane_row, rows);
+            early[1].load(cos, sin, positions, row + lane_row + 8, rows);
+          }
+        },
+        [&](const TilePosition& tile, int row, Pipeline::Sums& sums) {
+#pragma unroll
+          for (int i = 0; i < Shape::kGroupRows / 32; ++i) {
+            const int block = i / 2, half = i % 2;  // 64 rows; rows g or g + 8
+            if constexpr (kEarly) {
+              rotate_heads(sums[block], half, early[half], tile.column);
+            } else {
+              Angles late;
+              late.load(cos, sin, positions, row + block * 64 + lane_row + half * 8, rows);
+              rotate_heads(sums[block], half, late, tile.column);
+            }
+          }
+          store_tile(writer, sums, qkv, row, tile.column, rows);
+        });
   }
   pipeline.finish();
 }

@@ -9,7 +9,7 @@
 /// Blocks of `threads` that a multiprocessor must have registers for: enough to keep its memory
 /// pipe full, and few enough that a row stays in registers.
 __device__ constexpr int norm_blocks(int threads) {
-  return threads < 640 ? 640 / threads : 1;
+  return threads < 512 ? 512 / threads : 1;
 }
 
 /// One row of D columns spread over Threads threads: a power of two, at least a warp. A block

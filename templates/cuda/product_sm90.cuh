@@ -138,15 +138,17 @@ class ProductPipeline {
   }
 
   /// The work of one consumer, a warpgroup: `store_tile(tile, first_row, sums)` gets the sums of
-  /// the rows from first_row on.
-  template <class Tiles, class StoreTile>
-  __device__ void consume(const Tiles& tiles, const StoreTile& store_tile) {
+  /// the rows from first_row on; `begin_tile(tile, first_row)` comes before the product.
+  template <class Tiles, class BeginTile, class StoreTile>
+  __device__ void consume(const Tiles& tiles, const BeginTile& begin_tile,
+                          const StoreTile& store_tile) {
     const int group = threadIdx.x / 128;
     const int turn = group % Shape::kTurns, row = group / Shape::kTurns * Shape::kGroupRows;
     Sums sums;
     TilePosition tile;
     advance(turn * kSlabs);
     for (int index = turn; tiles.get(index, tile); index += Shape::kTurns) {
+      begin_tile(tile, tile.row + row);
       if (index > 0) wait_for_turn(turn);
       multiply_tile(row, sums);
       TilePosition next;

@@ -64,14 +64,12 @@ class RecordingStream final : public jit::Stream {
     return {};
   }
   Result<void> copy_to_device(void* target, const void* source, size_t bytes) override {
-    return submit([this, target, source, bytes] {
-      return inner_->copy_to_device(target, source, bytes);
-    });
+    return submit(
+        [this, target, source, bytes] { return inner_->copy_to_device(target, source, bytes); });
   }
   Result<void> copy_to_host(void* target, const void* source, size_t bytes) override {
-    return submit([this, target, source, bytes] {
-      return inner_->copy_to_host(target, source, bytes);
-    });
+    return submit(
+        [this, target, source, bytes] { return inner_->copy_to_host(target, source, bytes); });
   }
   Result<void> fill(void* target, uint8_t value, size_t bytes) override {
     return inner_->fill(target, value, bytes);

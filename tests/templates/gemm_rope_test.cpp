@@ -46,10 +46,10 @@ class GemmRope {
     std::iota(columns.begin(), columns.end(), int64_t{0});
     const std::vector<double> qkv =
         reference::product(to_double(a_), to_double(w_), {}, shape_.k, columns);
-    check_close(whole,
-                reference::rope(qkv, to_double(cos_), to_double(sin_), positions_, shape_.heads,
-                                kHeadDim),
-                tolerance_of(dtype_));
+    check_close(
+        whole,
+        reference::rope(qkv, to_double(cos_), to_double(sin_), positions_, shape_.heads, kHeadDim),
+        tolerance_of(dtype_));
     for (const model::Variant& variant : op_.variants) {
       CAPTURE(variant.spec.to_string());
       for (const int rows : kRowCounts) {
@@ -65,8 +65,8 @@ class GemmRope {
  private:
   std::vector<float> run(const model::Variant& variant, int first, int rows) {
     const auto from = a_.begin() + static_cast<std::ptrdiff_t>(first) * shape_.k;
-    const DeviceArray a = on_.floats({from, from + static_cast<std::ptrdiff_t>(rows) * shape_.k},
-                                     dtype_);
+    const DeviceArray a =
+        on_.floats({from, from + static_cast<std::ptrdiff_t>(rows) * shape_.k}, dtype_);
     const DeviceArray w = on_.weight(w_, dtype_, shape_.width(), shape_.k, false);
     const DeviceArray cos = on_.floats(cos_), sin = on_.floats(sin_);
     const DeviceArray positions =
