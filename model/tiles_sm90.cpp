@@ -1,6 +1,7 @@
 #include "model/tiles_sm90.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace laya::model {
@@ -20,6 +21,7 @@ int64_t ceil_div(int64_t a, int64_t b) {
 struct Product {
   int64_t n, k, parts;  // columns of out; columns of a and w; 2 for u and g, else 1
   int64_t unit;         // columns of a tile are a multiple of this
+  bool has_long_end;    // results need much arithmetic
 
   int64_t out_columns(const ProductTile& t) const { return t.columns / parts; }
   int64_t column_tiles(const ProductTile& t) const { return ceil_div(n, out_columns(t)); }
@@ -30,10 +32,10 @@ Product product_of(const jit::KernelSpec& base) {
   const int64_t k = int_param(base, "K");
   if (base.template_name() == "gemm_rope") {
     const int64_t head = int_param(base, "HEAD_DIM");
-    return {3 * int_param(base, "HEADS") * head, k, 1, head};
+    return {3 * int_param(base, "HEADS") * head, k, 1, head, true};
   }
   const int64_t parts = base.template_name() == "gemm_geglu" ? 2 : 1;
-  return {int_param(base, "N"), k, parts, 8 * parts};
+  return {int_param(base, "N"), k, parts, 8 * parts, parts == 2};
 }
 
 /// Shared memory for results on their way out, see WarpWriter in product_sm90.cuh.
@@ -69,14 +71,15 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   const int64_t blocks = ceil_div(rows, t.rows * t.cluster) * t.cluster * p.column_tiles(t);
   const auto rounds = static_cast<double>(ceil_div(blocks, kProcessors));
   const auto active = static_cast<double>(std::min(blocks, kProcessors));
-  const double multiply = bm / 64 * 4 * std::max(columns / 2, 32.0) * 1.32 * alignment;
+  const bool takes_turns = t.consumers > 1 && !t.shared;
+  const double overlap = p.has_long_end && takes_turns && t.columns >= 192 ? 0.95 : 1;
+  const double multiply = bm / 64 * 4 * std::max(columns / 2, 32.0) * 1.32 * alignment * overlap;
   const double l2 = (bm + columns / static_cast<double>(t.cluster)) * 128 /
                     std::min(kBlockRate, kChipRate / active);
   const double product = static_cast<double>(p.slabs()) * std::max(multiply, l2);
   const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_value /
                        static_cast<double>(t.shared ? t.consumers : 1);
-  const bool is_hidden = t.consumers > 1 && !t.shared;
-  return kStart + rounds * (product + kRound) + (is_hidden ? 1 : rounds) * store;
+  return kStart + rounds * (product + kRound) + (takes_turns ? 1 : rounds) * store;
 }
 
 /// At most 192 registers of a thread hold sums.
@@ -102,25 +105,62 @@ jit::Param yes_no(const char* name, bool value) {
   return {name, jit::ParamValue{std::string(value ? "yes" : "no")}};
 }
 
-std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
-  constexpr int64_t kRows[] = {32768, 4096, 2048, 1024, 512, 256, 128, 64};
-  // The products with a bias are those of the decision head, which has two layers only.
-  const bool is_rare = base.template_name() == "gemm" && word_param(base, "BIAS") == "yes";
-  const double worth_another_kernel = is_rare ? 1.3 : 1.1;
-  const Product p = product_of(base);
-  std::vector<Tile> tiles;
-  ProductTile last{};
-  for (const int64_t rows : kRows) {
-    const ProductTile best = ranked_product_tiles(base, rows).front();
-    const bool is_first = tiles.empty();
-    if (is_first ||
-        estimated_cycles(p, last, rows) > estimated_cycles(p, best, rows) * worth_another_kernel) {
-      tiles.push_back(product_tile(base, best, is_first ? kAnyRows : rows));
-      last = best;
+/// Row counts that tiles are chosen for; the last choice serves all more.
+constexpr int64_t kRows[] = {64, 128, 256, 512, 1024, 2048, 4096, 32768};
+constexpr size_t kRowCounts = std::size(kRows);
+
+/// How much longer than the best tile each one takes, summed over row counts `first` to `last`.
+class TileLoss {
+ public:
+  TileLoss(const Product& p, const std::vector<ProductTile>& tiles) : sums_(tiles.size()) {
+    for (size_t r = 0; r < kRowCounts; ++r) {
+      std::vector<double> cycles;
+      for (const ProductTile& t : tiles) cycles.push_back(estimated_cycles(p, t, kRows[r]));
+      const double best = *std::min_element(cycles.begin(), cycles.end());
+      for (size_t i = 0; i < tiles.size(); ++i) {
+        sums_[i][r + 1] = sums_[i][r] + cycles[i] / best - 1;
+      }
     }
   }
-  std::reverse(tiles.begin(), tiles.end());
-  return tiles;
+  double of(size_t tile, size_t first, size_t last) const {
+    return sums_[tile][last + 1] - sums_[tile][first];
+  }
+
+ private:
+  std::vector<std::array<double, kRowCounts + 1>> sums_;
+};
+
+/// The tiles with the least loss for all row counts together, where each further kernel, which has
+/// to be compiled and loaded, counts as a loss, too.
+std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
+  // The products with a bias are those of the decision head, which has two layers only.
+  const bool is_rare = base.template_name() == "gemm" && word_param(base, "BIAS") == "yes";
+  const double kernel_loss = is_rare ? 0.4 : 0.08;
+  const Product p = product_of(base);
+  const std::vector<ProductTile> tiles = candidates(p);
+  const TileLoss loss(p, tiles);
+  struct Choice {
+    double loss;
+    size_t first, tile;  // the last group of row counts and its tile
+  };
+  std::vector<Choice> best{{0, 0, 0}};  // for the first n row counts
+  for (size_t last = 0; last < kRowCounts; ++last) {
+    Choice choice{std::numeric_limits<double>::infinity(), 0, 0};
+    for (size_t first = 0; first <= last; ++first) {
+      for (size_t i = 0; i < tiles.size(); ++i) {
+        const double sum = best[first].loss + loss.of(i, first, last) + kernel_loss;
+        if (sum < choice.loss) choice = {sum, first, i};
+      }
+    }
+    best.push_back(choice);
+  }
+  std::vector<Tile> result;
+  for (size_t n = kRowCounts; n > 0; n = best[n].first) {
+    const int64_t max_rows = n == kRowCounts ? kAnyRows : kRows[n - 1];
+    result.push_back(product_tile(base, tiles[best[n].tile], max_rows));
+  }
+  std::reverse(result.begin(), result.end());
+  return result;
 }
 
 /// Blocks of attention_sm90 that fit on a multiprocessor: two with few queries and few keys, whose

@@ -78,12 +78,18 @@ TEST_CASE("tiles of Hopper products cover all row counts in ascending order") {
   }
 }
 
+TEST_CASE("products that run seldom get fewer kernels") {
+  jit::KernelSpec rare = product("gemm", "bf16", 768, 768);
+  CHECK(sm90_tiles(rare.set("BIAS", "yes")).size() <
+        sm90_tiles(product("gemm", "bf16", 768, 768)).size());
+}
+
 TEST_CASE("few rows are spread over many blocks, many rows get large tiles") {
   const std::vector<Tile> tiles = sm90_tiles(product("gemm", "bf16", 768, 768));
   REQUIRE(tiles.size() > 1);
   CHECK(tiles.front().rule.shape(64).grid.x >= 24);
   CHECK(value(tiles.back(), "BM") == 128);
-  CHECK(value(tiles.back(), "CLUSTER") == 2);
+  CHECK(value(tiles.back(), "BN") * value(tiles.back(), "CLUSTER") >= 128);
 }
 
 TEST_CASE("there are Hopper tiles only for what Hopper's templates can do") {
