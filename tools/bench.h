@@ -52,6 +52,5 @@ Benchmark add_bench_cache(CLI::App& bench);
 Benchmark add_bench_jit(CLI::App& bench);
 Benchmark add_bench_kernels(CLI::App& bench);
 Benchmark add_bench_model(CLI::App& bench);
-Benchmark add_bench_kernels(CLI::App& bench);
 
 }  // namespace laya::tools

@@ -1,5 +1,4 @@
-// `laya bench kernels`: the model's matrix products beside those of the libraries that everyone
-// uses.
+// `laya bench kernels`: the model's kernels beside those of the libraries that everyone uses.
 #include "tools/bench_kernels.h"
 
 #include <algorithm>
@@ -11,19 +10,24 @@
 #include "jit/target.h"
 #include "model/config.h"
 #include "model/plan.h"
+#include "tools/bench_kernels_cuda.h"
 #include "tools/console.h"
+#include "tools/devices.h"
 
 namespace laya::tools {
 namespace {
 
 struct BenchKernelsArgs {
   std::string device = "cpu";
-  std::string dtype = "fp32";
+  std::string dtype;
   std::vector<std::string> shapes;
   std::vector<std::string> kernels{"gemm", "gemm_gelu", "gemm_geglu"};
   KernelBench bench;
+  CudaKernelBench cuda;
   bool json = false;
 };
+
+constexpr int kTuneCandidates = 24;
 
 constexpr int64_t kRows[] = {16, 32, 64, 128, 256, 512, 1024};
 
@@ -87,9 +91,30 @@ Result<std::vector<Product>> products_of(const BenchKernelsArgs& args) {
   return products;
 }
 
+Result<std::vector<Figure>> bench_gpu(BenchKernelsArgs& args) {
+  if (!args.dtype.empty()) {
+    LAYA_ASSIGN(args.cuda.dtype, model::parse_dtype(args.dtype));
+  }
+  if (args.cuda.dtype == model::DType::kF32) {
+    return fail(ErrorKind::kBadInput, "dtype fp32 is not measured on GPUs, allowed: bf16, fp16");
+  }
+  args.cuda.rounds = args.bench.rounds;
+  if (args.cuda.tune && args.cuda.candidates == 0) args.cuda.candidates = kTuneCandidates;
+  LAYA_ASSIGN(const std::shared_ptr<jit::Device> device, open_device(args.device));
+  LAYA_ASSIGN(const jit::Options options, command_options());
+  LAYA_ASSIGN(const std::shared_ptr<jit::Engine> engine, jit::Engine::create(options));
+  return bench_cuda_kernels(device, engine, args.cuda);
+}
+
 Result<int> bench(BenchKernelsArgs args) {
+  if (args.device.starts_with("cuda")) {
+    LAYA_ASSIGN(const std::vector<Figure> figures, bench_gpu(args));
+    print_figures(figures, args.json);
+    return kDone;
+  }
+  if (args.dtype.empty()) args.dtype = "fp32";
   if (args.device != "cpu") {
-    return fail(ErrorKind::kBadInput, "device '" + args.device + "' is not cpu");
+    return fail(ErrorKind::kBadInput, "device '" + args.device + "' is not cpu, cuda or cuda:N");
   }
   LAYA_ASSIGN(args.bench.products, products_of(args));
   LAYA_ASSIGN(const std::vector<Figure> figures, bench_cpu_kernels(args.bench));
@@ -102,9 +127,9 @@ Result<int> bench(BenchKernelsArgs args) {
 Benchmark add_bench_kernels(CLI::App& bench_app) {
   auto args = std::make_shared<BenchKernelsArgs>();
   CLI::App* app =
-      bench_app.add_subcommand("kernels", "Matrix products beside oneDNN's and OpenBLAS's");
-  app->add_option("--device", args->device, "cpu")->capture_default_str();
-  app->add_option("--dtype", args->dtype, "fp32 or bf16")->capture_default_str();
+      bench_app.add_subcommand("kernels", "Kernels beside oneDNN's, OpenBLAS's and cuBLASLt's");
+  app->add_option("--device", args->device, "cpu, cuda or cuda:N")->capture_default_str();
+  app->add_option("--dtype", args->dtype, "CPU: fp32 (default) or bf16; GPU: bf16 (default) or fp16");
   app->add_option("--shape", args->shapes,
                   "ROWSxNxK, comma-separated; default: all of base and large, 16 to 1024 rows")
       ->delimiter(',');
@@ -117,6 +142,20 @@ Benchmark add_bench_kernels(CLI::App& bench_app) {
   app->add_option("--repeat", args->bench.rounds, "Rounds; each measures every implementation")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
+  app->add_option("--preset", args->cuda.presets, "GPU: whose kernels")
+      ->delimiter(',')
+      ->capture_default_str();
+  app->add_option("--rows", args->cuda.rows, "GPU: rows of every kernel but attention")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(1, 32768));
+  app->add_option("--only", args->cuda.only, "GPU: names of kernels; default: all")->delimiter(',');
+  app->add_option("--candidates", args->cuda.candidates,
+                  "GPU: tiles to measure beside the chosen one")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000));
+  app->add_flag("--tune", args->cuda.tune,
+                "GPU: keep the fastest tiles in the cache; models use them from then on");
   app->add_option("--onednn", args->bench.onednn, "Library; default: the installed libdnnl.so");
   app->add_flag("--json", args->json, "Machine-readable output");
   return {app, [args]() -> int {

@@ -81,6 +81,21 @@ TEST_CASE("the fields of a map argument become numbers once the parameters are k
   CHECK(size_of((*signature)[0].kind) == 8);
 }
 
+TEST_CASE("a CUDA template may ask for programmatic dependent launch, and for nothing else") {
+  const auto parse = [](Backend backend, const std::string& line) {
+    return parse_template("m", backend, "//! entry m\n" + line);
+  };
+  CHECK_FALSE(parse(Backend::kCuda, "")->is_dependent);
+  CHECK(parse(Backend::kCuda, "//! launch dependent   early\n")->is_dependent);
+  for (const auto& [backend, line] :
+       {std::pair{Backend::kCuda, "//! launch early\n"}, std::pair{Backend::kCuda, "//! launch\n"},
+        std::pair{Backend::kCpu, "//! launch dependent\n"}}) {
+    const auto parsed = parse(backend, line);
+    REQUIRE_FALSE(parsed);
+    CHECK(contains(parsed.error().message, "line 2: a launch can only be 'dependent'"));
+  }
+}
+
 TEST_CASE("a map argument that makes no sense is refused") {
   const auto resolve_error = [](const std::string& fields) {
     const auto parsed =
