@@ -2,67 +2,23 @@
 // what out = a * w^T with fp32 sums needs is declared, from the library's documented C interface.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
 namespace laya::tools {
 
+/// One thread at a time. The library stays open until the process ends.
 class CublasLt {
  public:
   /// Empty if the library cannot be opened. `workspace`: device memory for the library's use.
-  static std::optional<CublasLt> open(void* workspace, size_t workspace_bytes) {
-    CublasLt lt;
-    lt.workspace_ = workspace;
-    lt.workspace_bytes_ = workspace_bytes;
-    void* library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) library = dlopen("libcublasLt.so.12", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return std::nullopt;
-    const auto get = [&](auto& function, const char* name) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      return function != nullptr;
-    };
-    if (!get(lt.create_, "cublasLtCreate") || !get(lt.desc_create_, "cublasLtMatmulDescCreate") ||
-        !get(lt.desc_set_, "cublasLtMatmulDescSetAttribute") ||
-        !get(lt.layout_create_, "cublasLtMatrixLayoutCreate") ||
-        !get(lt.preference_create_, "cublasLtMatmulPreferenceCreate") ||
-        !get(lt.preference_set_, "cublasLtMatmulPreferenceSetAttribute") ||
-        !get(lt.heuristic_, "cublasLtMatmulAlgoGetHeuristic") ||
-        !get(lt.matmul_, "cublasLtMatmul") || lt.create_(&lt.handle_) != 0) {
-      return std::nullopt;
-    }
-    return lt;
-  }
+  static std::optional<CublasLt> open(void* workspace, size_t workspace_bytes);
 
   /// Chooses an algorithm for out[rows, n] = a[rows, k] * w[n, k]^T. False: there is none.
-  bool plan(bool is_bf16, int64_t rows, int64_t n, int64_t k) {
-    constexpr int kCompute32F = 68, kR32F = 0, kTransA = 3, kOpT = 1, kMaxWorkspace = 1;
-    const int type = is_bf16 ? 14 : 2;
-    // Column-major for cuBLAS: out^T[n, rows] = (w^T)^T * a^T.
-    const int transpose = kOpT;
-    void* preference = nullptr;
-    Heuristic result{};
-    int found = 0;
-    const bool ok =
-        desc_create_(&desc_, kCompute32F, kR32F) == 0 &&
-        desc_set_(desc_, kTransA, &transpose, sizeof(transpose)) == 0 &&
-        layout_create_(&w_, type, k, n, k) == 0 && layout_create_(&a_, type, k, rows, k) == 0 &&
-        layout_create_(&out_, type, n, rows, n) == 0 && preference_create_(&preference) == 0 &&
-        preference_set_(preference, kMaxWorkspace, &workspace_bytes_, sizeof(workspace_bytes_)) ==
-            0 &&
-        heuristic_(handle_, desc_, w_, a_, out_, out_, preference, 1, &result, &found) == 0;
-    algorithm_ = result.algorithm;
-    return ok && found == 1;
-  }
+  bool plan(bool is_bf16, int64_t rows, int64_t n, int64_t k);
 
-  bool run(const void* a, const void* w, void* out, void* stream) const {
-    const float one = 1, zero = 0;
-    return matmul_(handle_, desc_, &one, w, w_, a, a_, &zero, out, out_, out, out_, &algorithm_,
-                   workspace_, workspace_bytes_, stream) == 0;
-  }
+  /// Queues the planned product on a CUstream. False: the library refuses.
+  bool run(const void* a, const void* w, void* out, void* stream) const;
 
  private:
   struct Algorithm {
