@@ -100,7 +100,7 @@ Result<std::vector<Figure>> bench_gpu(BenchKernelsArgs& args) {
   }
   args.cuda.rounds = args.bench.rounds;
   if (args.cuda.tune && args.cuda.candidates == 0) args.cuda.candidates = kTuneCandidates;
-  LAYA_ASSIGN(const std::shared_ptr<jit::Device> device, open_device(args.device));
+  LAYA_ASSIGN(const std::shared_ptr<jit::Device> device, open_device(args.device, {}));
   LAYA_ASSIGN(const jit::Options options, command_options());
   LAYA_ASSIGN(const std::shared_ptr<jit::Engine> engine, jit::Engine::create(options));
   return bench_cuda_kernels(device, engine, args.cuda);
@@ -129,7 +129,8 @@ Benchmark add_bench_kernels(CLI::App& bench_app) {
   CLI::App* app =
       bench_app.add_subcommand("kernels", "Kernels beside oneDNN's, OpenBLAS's and cuBLASLt's");
   app->add_option("--device", args->device, "cpu, cuda or cuda:N")->capture_default_str();
-  app->add_option("--dtype", args->dtype, "CPU: fp32 (default) or bf16; GPU: bf16 (default) or fp16");
+  app->add_option("--dtype", args->dtype,
+                  "CPU: fp32 (default) or bf16; GPU: bf16 (default) or fp16");
   app->add_option("--shape", args->shapes,
                   "ROWSxNxK, comma-separated; default: all of base and large, 16 to 1024 rows")
       ->delimiter(',');
