@@ -2,7 +2,6 @@
 // layer's input.
 //
 //! entry  embed_norm
-//! launch dependent
 //! param  E           word  fp32 bf16 fp16        elements of table
 //! param  T           word  fp32 bf16 fp16        elements of a
 //! param  D           int   8..16384 step 8       columns
@@ -19,7 +18,6 @@
 //
 // Pointers to rows are aligned to 16 bytes.
 // Launch: grid.x = ceil(rows / ROWS), block.x = ROWS * ROW_THREADS. No dynamic shared memory.
-#include "dependent_launch.cuh"
 #include "norm.cuh"
 
 constexpr int kThreads = ROWS * ROW_THREADS;
@@ -27,10 +25,6 @@ constexpr int kThreads = ROWS * ROW_THREADS;
 extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
     embed_norm(const int* ids, const E* table, const float* weight, float* x, T* a, float eps,
                int rows) {
-  let_next_kernel_start();
-  NormRow<D, ROW_THREADS> factors;
-  factors.for_each([&](int column, Float8& v) { v = load8(weight + column); });
-  wait_for_kernels_before();
   const int row = blockIdx.x * ROWS + threadIdx.x / ROW_THREADS;
   const long long at = static_cast<long long>(row) * D;
   const bool inside = row < rows;  // threads outside take part in the barriers of normalize()
@@ -40,8 +34,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
   values.for_each([&](int column, Float8& v) { v = load8(source + column); });
   values.normalize(eps);
   if (!inside) return;
-  values.for_each_with(factors, [&](int column, const Float8& v, const Float8& factor) {
-    const Float8 result = scale(v, factor);
+  values.for_each([&](int column, Float8& v) {
+    const Float8 result = scale(v, load8(weight + column));
     store8(x + at + column, result);
     store8(a + at + column, result);
   });
