@@ -135,7 +135,7 @@ class TileLoss {
 std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   // The products with a bias are those of the decision head, which has two layers only.
   const bool is_rare = base.template_name() == "gemm" && word_param(base, "BIAS") == "yes";
-  const double kernel_loss = is_rare ? 0.2 : 0.05;
+  const double kernel_loss = is_rare ? 0.8 : 0.12;
   const Product p = product_of(base);
   const std::vector<ProductTile> tiles = candidates(p);
   const TileLoss loss(p, tiles);
