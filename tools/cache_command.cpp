@@ -96,7 +96,9 @@ Result<int> run_clear(jit::Engine& engine, const CacheArgs& args) {
 
 /// Whether the compiler installed here for the entry's backend is another one.
 bool is_of_another_compiler(jit::Engine& engine, const cache::EntryInfo& entry) {
-  const bool is_cuda = metadata_of(entry).value("target", "").starts_with("sm_");
+  const Json metadata = metadata_of(entry);
+  if (!metadata.contains("compile_seconds")) return false;  // No kernel: tuned tiles, for one.
+  const bool is_cuda = metadata.value("target", "").starts_with("sm_");
   const auto backend = is_cuda ? jit::Backend::kCuda : jit::Backend::kCpu;
   const std::string& installed = engine.compiler(backend).identity();
   return !installed.empty() && installed != entry.producer;
