@@ -21,15 +21,6 @@ namespace {
 
 constexpr int64_t kBundleFormat = 1;
 
-Error store_error(const Failure& failure) {
-  return {ErrorKind::kStoreError, failure.message, {}};
-}
-
-template <class T>
-Result<T> result_of(Attempt<T> attempt) {
-  return std::move(attempt).map_error(store_error);
-}
-
 tl::unexpected<Error> bad(const std::filesystem::path& file, const std::string& what) {
   return fail(ErrorKind::kBadInput, file.string() + ": " + what);
 }

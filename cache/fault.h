@@ -6,6 +6,8 @@
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "cache/result.h"
+
 namespace laya::cache {
 
 /// What went wrong, as far as the store acts on it.
@@ -27,6 +29,13 @@ struct Failure {
 
 template <class T>
 using Attempt = tl::expected<T, Failure>;
+
+/// The same as a Result, for what a person asked for: kStoreError.
+template <class T>
+Result<T> result_of(Attempt<T> attempt) {
+  return std::move(attempt).map_error(
+      [](const Failure& failure) { return Error{ErrorKind::kStoreError, failure.message, {}}; });
+}
 
 inline tl::unexpected<Failure> fail(Fault fault, std::string message) {
   return tl::make_unexpected(Failure{fault, std::move(message)});

@@ -69,7 +69,10 @@ KeyLocks::~KeyLocks() {
 Attempt<int> KeyLocks::open() {
   const std::lock_guard lock(mutex_);
   const int fd = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return lock_failure(file_, errno == EACCES ? EPERM : errno);
+  if (fd < 0) {
+    return fail(Fault::kOther,
+                "open " + file_.string() + ": " + std::generic_category().message(errno));
+  }
   open_.push_back(fd);
   return fd;
 }

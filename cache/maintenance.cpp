@@ -11,10 +11,6 @@ namespace {
 
 constexpr size_t kShortestPrefix = 4;
 
-Error error_of(const Failure& failure) {
-  return {ErrorKind::kStoreError, failure.message, {}};
-}
-
 /// A whole digest from its first digits and `filler` for the others; nothing if it has no such
 /// form.
 std::optional<Digest> digest_from_prefix(std::string_view prefix, char filler) {
@@ -22,11 +18,6 @@ std::optional<Digest> digest_from_prefix(std::string_view prefix, char filler) {
   const size_t digits = Digest{}.hex().size();
   if (hex.size() < digits) hex.resize(digits, filler);
   return Digest::from_hex(hex);
-}
-
-template <class T>
-Result<T> result_of(Attempt<T> attempt) {
-  return std::move(attempt).map_error(error_of);
 }
 
 }  // namespace

@@ -161,7 +161,13 @@ BuildTurn SqliteStore::await_turn(const Key& key, std::string_view producer) {
   if (place_.mode != StoreMode::kReadWrite || is_unguarded_child()) return {};
   auto claim = locks_.acquire(key.digest, producer, options_.build_wait);
   if (!claim) {
-    report(claim.error());
+    Failure failure = claim.error();
+    if (failure.fault == Fault::kBusy) {
+      failure.message = "another process has been building " + key.digest.hex() + " for " +
+                        std::to_string(options_.build_wait.count()) +
+                        " ms; it is built here too (LAYA_JIT_WAIT sets how long to wait)";
+    }
+    report(failure);
     return {};
   }
   // Whoever had the lock may have stored the record by now.
