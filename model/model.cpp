@@ -155,8 +155,9 @@ Result<std::shared_ptr<Model>> Model::load(const std::filesystem::path& director
   const DType dtype = options.dtype.value_or(default_dtype(target));
   LAYA_TRY(check_precision(dtype, target));
   LAYA_ASSIGN(const Checkpoint checkpoint, open_checkpoint(directory));
-  const Plan plan = with_tuned_tiles(
-      make_plan(checkpoint.config, {checkpoint.table_dtype(), dtype}, target), engine->store());
+  const Plan plan =
+      with_tuned_tiles(make_plan(checkpoint.config, {checkpoint.table_dtype(), dtype}, target),
+                       engine->store(), &engine->layers());
 
   // Kernels are made ready while the weights are read.
   auto kernels = std::async(std::launch::async, [&] {

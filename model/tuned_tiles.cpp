@@ -82,8 +82,11 @@ bool store_tuned_tiles(cache::Store& store, const jit::KernelSpec& base,
   return store.put(key_of(base), {kProducer, list.dump(), metadata.dump()});
 }
 
-std::vector<TunedTile> find_tuned_tiles(cache::Store& store, const jit::KernelSpec& base) {
-  const std::optional<cache::Record> record = store.find(key_of(base), kProducer);
+std::vector<TunedTile> find_tuned_tiles(cache::Store& store, const jit::KernelSpec& base,
+                                        cache::Layers* layers) {
+  const cache::Key key = key_of(base);
+  std::optional<cache::Record> record = store.find(key, kProducer);
+  if (!record && layers != nullptr) record = layers->find(key, kProducer);
   if (!record) return {};
   const Json list = Json::parse(record->artifact, nullptr, /*allow_exceptions=*/false);
   if (!list.is_array()) return {};
@@ -97,11 +100,11 @@ std::vector<TunedTile> find_tuned_tiles(cache::Store& store, const jit::KernelSp
   return is_complete(tiles) ? tiles : std::vector<TunedTile>();
 }
 
-void use_tuned_tiles(Op& op, cache::Store& store) {
+void use_tuned_tiles(Op& op, cache::Store& store, cache::Layers* layers) {
   if (op.variants.empty()) return;
   const std::optional<jit::KernelSpec> base = product_base(op.variants.front().spec);
   if (!base) return;
-  const std::vector<TunedTile> tiles = find_tuned_tiles(store, *base);
+  const std::vector<TunedTile> tiles = find_tuned_tiles(store, *base, layers);
   if (tiles.empty()) return;
   op.variants.clear();
   for (const TunedTile& tuned : tiles) {
@@ -119,8 +122,8 @@ std::vector<cache::Key> tuned_tiles_keys(const Plan& plan) {
   return keys;
 }
 
-Plan with_tuned_tiles(Plan plan, cache::Store& store) {
-  for (MatrixOp* matrix : products(plan)) use_tuned_tiles(matrix->multiply, store);
+Plan with_tuned_tiles(Plan plan, cache::Store& store, cache::Layers* layers) {
+  for (MatrixOp* matrix : products(plan)) use_tuned_tiles(matrix->multiply, store, layers);
   return plan;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/layers.h"
 #include "cache/store.h"
 #include "model/plan.h"
 #include "model/tiles_sm90.h"
@@ -31,16 +32,17 @@ struct TuningProvenance {
 bool store_tuned_tiles(cache::Store& store, const jit::KernelSpec& base,
                        const std::vector<TunedTile>& tiles, const TuningProvenance& provenance);
 
-/// What is stored for a product. Empty where nothing is, and where what is there names a tile that
-/// this version would not consider.
-std::vector<TunedTile> find_tuned_tiles(cache::Store& store, const jit::KernelSpec& base);
+/// What is stored for a product, or else what the first of `layers` has (null: no layers). Empty
+/// where nothing is, and where what is there names a tile that this version would not consider.
+std::vector<TunedTile> find_tuned_tiles(cache::Store& store, const jit::KernelSpec& base,
+                                        cache::Layers* layers = nullptr);
 
 /// Where the choices for a plan's products are stored, whether or not there are any.
 std::vector<cache::Key> tuned_tiles_keys(const Plan& plan);
 
 /// Replaces the variants of an operation by those of tuned tiles, if there are any.
-void use_tuned_tiles(Op& op, cache::Store& store);
+void use_tuned_tiles(Op& op, cache::Store& store, cache::Layers* layers = nullptr);
 /// The plan with tuned tiles in place of those that make_plan() chose, where there are any.
-Plan with_tuned_tiles(Plan plan, cache::Store& store);
+Plan with_tuned_tiles(Plan plan, cache::Store& store, cache::Layers* layers = nullptr);
 
 }  // namespace laya::model

@@ -189,7 +189,7 @@ class KernelBench {
   std::vector<model::Variant> variants_of(const ProductCase& c, int64_t rows) const {
     model::Op op = c.op(target(), gpu_.dtype());
     if (op.variants.empty()) return {};
-    model::use_tuned_tiles(op, gpu_.engine().store());
+    model::use_tuned_tiles(op, gpu_.engine().store(), &gpu_.engine().layers());
     std::vector<model::Variant> variants{op.choose(rows)};
     const auto base = model::product_base(variants.front().spec);
     if (!base || options_.candidates == 0) return variants;

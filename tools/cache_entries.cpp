@@ -54,7 +54,7 @@ Result<std::optional<std::set<std::string>>> model_keys(jit::Engine& engine,
   for (const model::Plan& plan : plans) {
     for (const cache::Key& key : model::tuned_tiles_keys(plan)) keys.insert(key.digest.hex());
   }
-  for (const jit::KernelSpec& spec : specs_of(plans, engine.store())) {
+  for (const jit::KernelSpec& spec : specs_of(plans, engine)) {
     LAYA_ASSIGN(const cache::Key key, engine.key(spec));
     keys.insert(key.digest.hex());
   }

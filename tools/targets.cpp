@@ -78,10 +78,11 @@ Result<std::vector<model::Plan>> plans_of(const ModelChoice& choice,
   return plans;
 }
 
-std::vector<jit::KernelSpec> specs_of(const std::vector<model::Plan>& plans, cache::Store& store) {
+std::vector<jit::KernelSpec> specs_of(const std::vector<model::Plan>& plans, jit::Engine& engine) {
   std::vector<jit::KernelSpec> specs;
   for (const model::Plan& plan : plans) {
-    for (jit::KernelSpec& spec : model::with_tuned_tiles(plan, store).specs()) {
+    const model::Plan tuned = model::with_tuned_tiles(plan, engine.store(), &engine.layers());
+    for (jit::KernelSpec& spec : tuned.specs()) {
       if (std::find(specs.begin(), specs.end(), spec) == specs.end()) {
         specs.push_back(std::move(spec));
       }

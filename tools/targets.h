@@ -44,6 +44,6 @@ Result<std::vector<model::Plan>> plans_of(const ModelChoice& choice,
                                           const std::vector<std::string>& targets,
                                           const std::vector<std::string>& dtypes);
 /// The kernels of all plans, each once, with the tiles that were tuned in the cache.
-std::vector<jit::KernelSpec> specs_of(const std::vector<model::Plan>& plans, cache::Store& store);
+std::vector<jit::KernelSpec> specs_of(const std::vector<model::Plan>& plans, jit::Engine& engine);
 
 }  // namespace laya::tools

@@ -127,7 +127,7 @@ int run(const WarmArgs& args) {
   if (store.mode() == cache::StoreMode::kMemoryOnly) {
     return report({ErrorKind::kStoreError, "the cache keeps nothing: " + store.reason(), {}});
   }
-  const std::vector<jit::KernelSpec> specs = specs_of(*plans, store);
+  const std::vector<jit::KernelSpec> specs = specs_of(*plans, **engine);
   const std::vector<jit::BuildReport> reports = build(**engine, specs);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   print_outcome(reports, seconds.count(), args.json);

@@ -51,6 +51,20 @@ TEST_CASE("a stored choice of tiles replaces the plan's own, for that product al
   CHECK(plan.qkv.multiply.variants[0].spec == untuned.qkv.multiply.variants[0].spec);
 }
 
+TEST_CASE("a choice of tiles is taken from a layer where the cache has none") {
+  const test::TempDir shared, own;
+  {
+    const auto store = open_store(shared);
+    REQUIRE(store_tuned_tiles(*store, attn_out(), {{kAnyRows, {64, 32, 1, 1, false}}}, kBench));
+  }
+  const auto store = open_store(own);
+  cache::Layers layers({shared.path()}, {});
+  CHECK(find_tuned_tiles(*store, attn_out()).empty());
+  CHECK(find_tuned_tiles(*store, attn_out(), &layers).size() == 1);
+  const Plan plan = with_tuned_tiles(base_plan(kHopper, DType::kBF16), *store, &layers);
+  CHECK(plan.attn_out.multiply.variants.size() == 1);
+}
+
 TEST_CASE("other dtypes and targets are not touched by a choice of tiles") {
   const test::TempDir directory;
   const auto store = open_store(directory);
