@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/store.h"
+#include "jit/engine.h"
 #include "jit/target.h"
 #include "model/config.h"
 #include "model/dtype.h"
