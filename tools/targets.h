@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "cache/store.h"
 #include "jit/engine.h"
 #include "jit/target.h"
 #include "model/config.h"
