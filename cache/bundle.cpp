@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cache/codec.h"
+#include "cache/common_texts.h"
 #include "cache/database.h"
 #include "cache/rows.h"
 #include "cache/sqlite_store.h"
@@ -19,7 +20,7 @@
 namespace laya::cache {
 namespace {
 
-constexpr int64_t kBundleFormat = 1;
+constexpr int64_t kBundleFormat = 2;
 
 tl::unexpected<Error> bad(const std::filesystem::path& file, const std::string& what) {
   return fail(ErrorKind::kBadInput, file.string() + ": " + what);
@@ -156,14 +157,16 @@ Result<BundleManifest> read_bundle(const std::filesystem::path& file, Connection
   LAYA_ASSIGN(const bool sound, result_of(has_sound_structure(connection)));
   if (!sound) return bad(file, "has a damaged structure");
   LAYA_ASSIGN(const auto ids, result_of(read_ids(connection)));
+  CommonTexts texts;
   Seal seal;
   for (const int64_t id : ids) {
-    LAYA_ASSIGN(const auto row, result_of(read_row(connection, id)));
-    if (!row || !is_sound(row->record)) {
-      return bad(file,
-                 "record " + (row ? row->record.digest.hex() : std::to_string(id)) + " is damaged");
+    LAYA_ASSIGN(auto row, result_of(read_row(connection, id)));
+    LAYA_ASSIGN(const auto entry, result_of(texts.complete(connection, std::move(row))));
+    if (!entry || !entry->is_sound()) {
+      return bad(file, "record " + (entry ? entry->row.record.digest.hex() : std::to_string(id)) +
+                           " is damaged");
     }
-    seal.add(row->record);
+    seal.add(entry->row.record);
   }
   BundleManifest found = seal.manifest(stated.notes);
   if (found.seal != stated.seal) {
@@ -187,22 +190,23 @@ Attempt<void> merge(Connection& connection, Connection& bundle, int64_t max_byte
                     ImportReport& report) {
   LAYA_ASSIGN(const auto ids, read_ids(bundle));
   LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
-  LAYA_ASSIGN(int64_t bytes, total_bytes(connection));
+  CommonTexts texts;
   for (const int64_t id : ids) {
-    LAYA_ASSIGN(const auto row, read_row(bundle, id));
+    LAYA_ASSIGN(auto row, read_row(bundle, id));
+    LAYA_ASSIGN(const auto entry, texts.complete(bundle, std::move(row)));
     // Checked once more: what was checked before may have been another file.
-    if (!row || !is_intact(row->record)) return fail(Fault::kOther, "the bundle has changed");
-    const StoredRecord& record = row->record;
+    if (!entry || !entry->is_sound()) return fail(Fault::kOther, "the bundle has changed");
+    const StoredRecord& record = entry->row.record;
     LAYA_ASSIGN(const bool known, has_row(connection, record.digest, record.producer));
-    const int64_t size = stored_bytes(record);
+    LAYA_ASSIGN(const int64_t bytes, total_bytes(connection));
+    const int64_t size = stored_bytes(record) + static_cast<int64_t>(entry->common->size());
     if (known) {
       ++report.kept;
     } else if (bytes + size > max_bytes) {
       ++report.refused;
     } else {
-      LAYA_TRY(write_row(connection, record, now()));
+      LAYA_TRY(write_row(connection, record, *entry->common, now()));
       ++report.added;
-      bytes += size;
     }
   }
   return transaction.commit();
@@ -229,17 +233,18 @@ Result<BundleManifest> SqliteStore::export_bundle(const std::filesystem::path& f
   for (const EntryInfo& entry : entries) {
     const auto digest = Digest::from_hex(entry.digest);
     if (!digest) return fail(ErrorKind::kBadInput, "'" + entry.digest + "' is no digest");
-    LAYA_ASSIGN(const auto row, result_of(attempt([&](Connection& connection) {
+    LAYA_ASSIGN(const auto found, result_of(read_entry([&](Connection& connection) {
                   return read_row(connection, *digest, entry.producer);
                 })));
-    if (!row) continue;  // Removed since.
-    if (!is_sound(row->record)) {
+    if (!found) continue;  // Removed since.
+    if (!found->is_sound()) {
       return fail(
           ErrorKind::kStoreError,
           "record " + entry.digest + " is damaged; `laya cache verify --repair` removes it");
     }
-    LAYA_TRY(result_of(write_row(bundle, row->record, /*created_at=*/0)));
-    seal.add(row->record);
+    const StoredRecord& record = found->row.record;
+    LAYA_TRY(result_of(write_row(bundle, record, *found->common, /*created_at=*/0)));
+    seal.add(record);
   }
   BundleManifest manifest = seal.manifest(std::move(notes));
   LAYA_TRY(result_of(write_manifest(bundle, manifest)));

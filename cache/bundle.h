@@ -16,7 +16,7 @@ namespace laya::cache {
 /// What a bundle says of itself.
 struct BundleManifest {
   int64_t entries = 0;
-  int64_t bytes = 0;                   ///< of all records, as counted against a cache's size cap
+  int64_t bytes = 0;                   ///< of all records, without the common texts of their keys
   std::vector<std::string> producers;  ///< what made the artifacts; sorted, each once
   std::vector<KeyField> notes;  ///< what its maker says of the contents: targets, version, ...
   std::string seal;  ///< digest of the manifest's other fields and every record's checksum, hex

@@ -13,14 +13,9 @@
 namespace laya::cache {
 namespace {
 
-// Every hit unpacks a key text, some 20 KB of source, so it is packed for that: level -10 unpacks
-// it in 9 us where level -5 takes 11 us and level 3 takes 17 us, for 14 KB on disk instead of 12
-// or 7.
-constexpr int kKeyLevel = -10;
-
 // Reading an artifact takes less than unpacking it, so only those are packed whose size on disk
-// matters more than some microseconds.
-constexpr int kArtifactLevel = 3;
+// matters more than some microseconds. Of the common texts, a process unpacks each once.
+constexpr int kLevel = 3;
 constexpr size_t kPackArtifactsFrom = 256 << 10;
 
 // Above SQLite's own limit for a value. A size beyond it is no size of ours.
@@ -32,12 +27,12 @@ struct FreeContext {
 };
 
 /// Packs `plain`, unless that saves less than a quarter.
-std::string pack(std::string_view plain, int level) {
+std::string pack(std::string_view plain) {
   thread_local const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
   if (!context) return std::string(plain);
   std::string packed(plain.size() - plain.size() / 4, '\0');
   const size_t size = ZSTD_compressCCtx(context.get(), packed.data(), packed.size(), plain.data(),
-                                        plain.size(), level);
+                                        plain.size(), kLevel);
   if (ZSTD_isError(size) || size >= plain.size()) return std::string(plain);
   packed.resize(size);
   return packed;
@@ -56,9 +51,19 @@ bool is_packed(std::string_view stored, int64_t plain_bytes) {
   return static_cast<int64_t>(stored.size()) != plain_bytes;
 }
 
-bool has_sane_sizes(const StoredRecord& stored) {
-  return stored.key_bytes >= 0 && stored.key_bytes <= kMaxPlainBytes &&
-         stored.artifact_bytes >= 0 && stored.artifact_bytes <= kMaxPlainBytes;
+bool is_sane_size(int64_t bytes) {
+  return bytes >= 0 && bytes <= kMaxPlainBytes;
+}
+
+/// What is plain or packed in `stored`; nothing if it does not unpack.
+std::optional<std::string> plain_of(std::string stored, int64_t plain_bytes) {
+  if (!is_packed(stored, plain_bytes)) return stored;
+  // Of a common text the size may be damaged: no memory is taken for one that cannot be right.
+  const auto size = ZSTD_getFrameContentSize(stored.data(), stored.size());
+  if (size != static_cast<unsigned long long>(plain_bytes)) return std::nullopt;
+  std::string plain(static_cast<size_t>(plain_bytes), '\0');
+  if (!unpack(stored, plain)) return std::nullopt;
+  return plain;
 }
 
 class Checksum {
@@ -98,73 +103,67 @@ class Checksum {
 StoredRecord encode(const Key& key, const Record& record) {
   StoredRecord stored;
   stored.digest = key.digest;
+  stored.common = digest_of(key.common());
   stored.producer = record.producer;
   stored.metadata = record.metadata;
-  stored.key_text = pack(key.text, kKeyLevel);
-  stored.artifact = record.artifact.size() >= kPackArtifactsFrom
-                        ? pack(record.artifact, kArtifactLevel)
-                        : record.artifact;
-  stored.key_bytes = static_cast<int64_t>(key.text.size());
+  stored.own_text = key.own();
+  const bool large = record.artifact.size() >= kPackArtifactsFrom;
+  stored.artifact = large ? pack(record.artifact) : record.artifact;
   stored.artifact_bytes = static_cast<int64_t>(record.artifact.size());
   stored.checksum = checksum(stored);
   return stored;
 }
 
+StoredText encode_text(std::string_view common) {
+  return {digest_of(common), static_cast<int64_t>(common.size()), pack(common)};
+}
+
 Digest checksum(const StoredRecord& stored) {
   Checksum sum;
   sum.add(stored.digest);
+  sum.add(stored.common);
   sum.add_size(stored.producer);
   sum.add_size(stored.metadata);
-  sum.add_size(stored.key_text);
-  sum.add_number(stored.key_bytes);
+  sum.add_size(stored.own_text);
   sum.add_size(stored.artifact);
   sum.add_number(stored.artifact_bytes);
   sum.add(stored.producer);
   sum.add(stored.metadata);
-  sum.add(stored.key_text);
+  sum.add(stored.own_text);
   sum.add(stored.artifact);
   return sum.finish();
 }
 
 int64_t stored_bytes(const StoredRecord& stored) {
   return kRowOverhead + static_cast<int64_t>(stored.producer.size() + stored.metadata.size() +
-                                             stored.key_text.size() + stored.artifact.size());
+                                             stored.own_text.size() + stored.artifact.size());
 }
 
 bool is_intact(const StoredRecord& stored) {
-  return has_sane_sizes(stored) && checksum(stored) == stored.checksum;
+  return is_sane_size(stored.artifact_bytes) && checksum(stored) == stored.checksum;
 }
 
-bool is_sound(const StoredRecord& stored) {
-  if (!is_intact(stored)) return false;
-  const auto text = key_text_of(stored);
-  return text && digest_of(*text) == stored.digest && decode(stored);
+bool is_sound(const StoredRecord& stored, std::string_view common) {
+  return is_intact(stored) && digest_of(stored.own_text + std::string(common)) == stored.digest &&
+         decode(stored);
 }
 
-std::optional<std::string> key_text_of(const StoredRecord& stored) {
-  if (!is_packed(stored.key_text, stored.key_bytes)) return stored.key_text;
-  std::string text(static_cast<size_t>(stored.key_bytes), '\0');
-  if (!unpack(stored.key_text, text)) return std::nullopt;
-  return text;
-}
-
-bool has_key_text(const StoredRecord& stored, std::string_view text) {
-  if (stored.key_bytes != static_cast<int64_t>(text.size())) return false;
-  if (!is_packed(stored.key_text, stored.key_bytes)) return stored.key_text == text;
-  thread_local std::string plain;  // Keeps its memory: key texts are of similar size.
-  plain.resize(text.size());
-  return unpack(stored.key_text, plain) && plain == text;
+bool has_key_text(const StoredRecord& stored, std::string_view common, std::string_view text) {
+  return text.size() == stored.own_text.size() + common.size() &&
+         text.starts_with(stored.own_text) && text.ends_with(common);
 }
 
 std::optional<Record> decode(StoredRecord stored) {
-  Record record{std::move(stored.producer), {}, std::move(stored.metadata)};
-  if (!is_packed(stored.artifact, stored.artifact_bytes)) {
-    record.artifact = std::move(stored.artifact);
-    return record;
-  }
-  record.artifact.resize(static_cast<size_t>(stored.artifact_bytes));
-  if (!unpack(stored.artifact, record.artifact)) return std::nullopt;
-  return record;
+  auto artifact = plain_of(std::move(stored.artifact), stored.artifact_bytes);
+  if (!artifact) return std::nullopt;
+  return Record{std::move(stored.producer), *std::move(artifact), std::move(stored.metadata)};
+}
+
+std::optional<std::string> decode_text(const StoredText& stored) {
+  if (!is_sane_size(stored.bytes)) return std::nullopt;
+  auto plain = plain_of(stored.text, stored.bytes);
+  if (!plain || digest_of(*plain) != stored.digest) return std::nullopt;
+  return plain;
 }
 
 }  // namespace laya::cache

@@ -1,4 +1,5 @@
-// What a record looks like inside the database: packed texts and a checksum over everything.
+// What is inside the database: records with a checksum over everything, and the texts that keys
+// have in common.
 // Internal to cache/. Pure functions, thread-safe.
 #pragma once
 
@@ -12,28 +13,36 @@
 
 namespace laya::cache {
 
-/// A record as it is stored. A text is packed with zstd exactly if it is shorter than its plain
-/// size.
+/// A record as it is stored. The artifact is packed with zstd exactly if it is shorter than its
+/// plain size.
 struct StoredRecord {
   Digest digest;
+  Digest common;  ///< digest_of(Key::common()): which StoredText completes the key
   std::string producer;
   std::string metadata;
-  std::string key_text;        ///< maybe packed
+  std::string own_text;        ///< Key::own()
   std::string artifact;        ///< maybe packed
-  int64_t key_bytes = 0;       ///< plain size of the key text
   int64_t artifact_bytes = 0;  ///< plain size of the artifact
   Digest checksum;             ///< checksum(*this)
 };
 
-StoredRecord encode(const Key& key, const Record& record);
+/// The end of the keys of one or more records. No record has an empty one: that is not stored.
+struct StoredText {
+  Digest digest;      ///< digest_of() the plain text
+  int64_t bytes = 0;  ///< its plain size
+  std::string text;   ///< packed with zstd exactly if it is shorter than `bytes`
+};
 
-/// XXH3-128 in canonical form over all other members of `stored`: the digest, then the six sizes as
-/// 64-bit big-endian numbers (producer, metadata, stored and plain key text, stored and plain
-/// artifact), then the bytes of producer, metadata, key text and artifact.
+StoredRecord encode(const Key& key, const Record& record);
+StoredText encode_text(std::string_view common);
+
+/// XXH3-128 in canonical form over all other members of `stored`: the two digests, then the five
+/// sizes as 64-bit big-endian numbers (producer, metadata, own text, stored and plain artifact),
+/// then the bytes of producer, metadata, own text and artifact.
 Digest checksum(const StoredRecord& stored);
 
-/// What a row takes beside its texts: ids, sizes, digests and three index entries.
-inline constexpr int64_t kRowOverhead = 160;
+/// What the row of a record takes beside its texts: ids, sizes, digests and four index entries.
+inline constexpr int64_t kRowOverhead = 200;
 
 /// What the record counts for against the size cap: kRowOverhead and the sizes of its texts.
 int64_t stored_bytes(const StoredRecord& stored);
@@ -41,15 +50,15 @@ int64_t stored_bytes(const StoredRecord& stored);
 /// Whether `stored` is undamaged. All that follows is only called on undamaged records.
 bool is_intact(const StoredRecord& stored);
 
-/// Whether `stored` is what encode() would have made of some key and record: intact, it unpacks,
-/// and its digest is that of its key text. Reads all of it.
-bool is_sound(const StoredRecord& stored);
+/// Whether `stored` is what encode() would have made of some record and a key that ends with
+/// `common`: intact, it unpacks, and its digest is that of its key text. Reads all of it.
+bool is_sound(const StoredRecord& stored, std::string_view common);
 
-/// The plain key text; nothing if it does not unpack, which also counts as damage.
-std::optional<std::string> key_text_of(const StoredRecord& stored);
+/// Whether the key text of `stored`, which `common` completes, is exactly `text`.
+bool has_key_text(const StoredRecord& stored, std::string_view common, std::string_view text);
 
-/// Whether `stored` holds exactly this key text.
-bool has_key_text(const StoredRecord& stored, std::string_view text);
+/// The plain text; nothing if it is damaged.
+std::optional<std::string> decode_text(const StoredText& stored);
 
 /// The record as it was given to encode(); nothing if it does not unpack.
 std::optional<Record> decode(StoredRecord stored);

@@ -17,25 +17,32 @@ namespace laya::cache {
 namespace {
 
 constexpr int64_t kApplicationId = 0x4c617961;  // "Laya"
-constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kFormatVersion = 2;
 
 // artifacts never changes but by whole rows; what changes with use is in a table of its own,
 // because an UPDATE rewrites the whole row. AUTOINCREMENT: an id is never used again, so a late
-// recency update cannot hit another record, and the newest record has the greatest id. totals is
-// kept by triggers, so that no statement can forget it.
+// recency update cannot hit another record, and the newest record has the greatest id. texts holds
+// the ends of key texts, each once; it goes with the last record that needs it. That and totals are
+// seen to by triggers, so that no statement can forget them.
 constexpr char kSchema[] = R"sql(
   CREATE TABLE artifacts(
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     digest BLOB NOT NULL,
     producer BLOB NOT NULL,
+    common BLOB NOT NULL,
     checksum BLOB NOT NULL,
     created_at INTEGER NOT NULL,
-    key_bytes INTEGER NOT NULL,
     artifact_bytes INTEGER NOT NULL,
     metadata BLOB NOT NULL,
-    key_text BLOB NOT NULL,
+    own_text BLOB NOT NULL,
     artifact BLOB NOT NULL,
     UNIQUE(digest, producer)
+  ) STRICT;
+  CREATE INDEX artifacts_by_common ON artifacts(common);
+  CREATE TABLE texts(
+    digest BLOB NOT NULL UNIQUE,
+    bytes INTEGER NOT NULL,
+    text BLOB NOT NULL
   ) STRICT;
   CREATE TABLE usage(
     id INTEGER PRIMARY KEY,
@@ -48,6 +55,8 @@ constexpr char kSchema[] = R"sql(
   INSERT INTO totals VALUES(0);
   CREATE TRIGGER artifact_removed AFTER DELETE ON artifacts BEGIN
     DELETE FROM usage WHERE id = old.id;
+    DELETE FROM texts WHERE digest = old.common
+      AND NOT EXISTS (SELECT 1 FROM artifacts WHERE common = old.common);
   END;
   CREATE TRIGGER usage_added AFTER INSERT ON usage BEGIN
     UPDATE totals SET bytes = bytes + new.stored_bytes;
@@ -55,8 +64,14 @@ constexpr char kSchema[] = R"sql(
   CREATE TRIGGER usage_removed AFTER DELETE ON usage BEGIN
     UPDATE totals SET bytes = bytes - old.stored_bytes;
   END;
+  CREATE TRIGGER text_added AFTER INSERT ON texts BEGIN
+    UPDATE totals SET bytes = bytes + length(new.text);
+  END;
+  CREATE TRIGGER text_removed AFTER DELETE ON texts BEGIN
+    UPDATE totals SET bytes = bytes - length(old.text);
+  END;
   PRAGMA application_id = 0x4c617961;
-  PRAGMA user_version = 1;
+  PRAGMA user_version = 2;
 )sql";
 
 // No memory map: a file that shrinks would end the host program. A page cache that holds the inner

@@ -106,9 +106,15 @@ KeyBuilder& KeyBuilder::field(std::string_view tag, int64_t value) {
   return field(tag, std::string_view(std::to_string(value)));
 }
 
+KeyBuilder& KeyBuilder::common_from_here() {
+  common_from_ = text_.size();
+  return *this;
+}
+
 Key KeyBuilder::finish() && {
   const Digest digest = digest_of(text_);
-  return Key{digest, std::move(text_)};
+  const size_t common_from = common_from_.value_or(text_.size());
+  return Key{digest, std::move(text_), common_from};
 }
 
 Result<std::vector<KeyField>> parse_key(std::string_view text) {

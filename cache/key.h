@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,7 +22,7 @@ struct Digest {
   std::string hex() const;
   /// The inverse of hex(); nothing if `hex` is not 32 such digits.
   static std::optional<Digest> from_hex(std::string_view hex);
-  bool operator==(const Digest&) const = default;
+  auto operator<=>(const Digest&) const = default;
 };
 
 Digest digest_of(std::string_view bytes);
@@ -33,6 +34,12 @@ uint64_t checksum_of(std::string_view bytes);
 struct Key {
   Digest digest;     ///< digest_of(text)
   std::string text;  ///< the serialised fields, see KeyBuilder
+  /// Where the part of `text` begins that other keys are likely to end with too. It is stored once
+  /// for all of them. The size of `text`: there is none.
+  size_t common_from = 0;
+
+  std::string_view own() const { return std::string_view(text).substr(0, common_from); }
+  std::string_view common() const { return std::string_view(text).substr(common_from); }
 };
 
 struct KeyField {
@@ -48,10 +55,14 @@ class KeyBuilder {
  public:
   KeyBuilder& field(std::string_view tag, std::string_view value);
   KeyBuilder& field(std::string_view tag, int64_t value);
+  /// What follows is likely to be the same in many keys: source texts, say. The key's text is the
+  /// same with and without this call.
+  KeyBuilder& common_from_here();
   Key finish() &&;
 
  private:
   std::string text_;
+  std::optional<size_t> common_from_;
 };
 
 /// The inverse of KeyBuilder. kBadInput if `text` is not what KeyBuilder writes.

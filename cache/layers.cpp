@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "cache/codec.h"
+#include "cache/common_texts.h"
 #include "cache/database.h"
 #include "cache/fork_guard.h"
+#include "cache/result.h"
 #include "cache/rows.h"
 
 namespace laya::cache {
@@ -23,16 +25,18 @@ class Layers::Layer final : private ForkAware {
   Layer& operator=(const Layer&) = delete;
 
   std::optional<Record> find(const Key& key, std::string_view producer) {
-    auto found =
-        query([&](Connection& connection) { return read_row(connection, key.digest, producer); });
+    auto found = query([&](Connection& connection) -> Attempt<std::optional<Entry>> {
+      LAYA_ASSIGN(auto row, read_row(connection, key.digest, producer));
+      return texts_.complete(connection, std::move(row));
+    });
     if (!found || !*found) return std::nullopt;
-    StoredRecord& stored = (*found)->record;
-    if (!is_intact(stored)) {
+    Entry& entry = **found;
+    if (!entry.common || !is_intact(entry.row.record)) {
       warn_once("record " + key.digest.hex() + " is damaged");
       return std::nullopt;
     }
-    if (!has_key_text(stored, key.text)) return std::nullopt;
-    return decode(std::move(stored));
+    if (!entry.has_key_text(key.text)) return std::nullopt;
+    return decode(std::move(entry.row.record));
   }
 
   Info describe() {
@@ -85,8 +89,9 @@ class Layers::Layer final : private ForkAware {
   const std::filesystem::path path_;
   const LogFn log_;
   std::atomic<bool> warned_ = false;
-  std::mutex mutex_;  ///< guards connection_ and failure_
+  std::mutex mutex_;  ///< guards connection_, texts_ and failure_
   Connection connection_;
+  CommonTexts texts_;
   Failure failure_;
 };
 

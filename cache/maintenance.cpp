@@ -48,16 +48,16 @@ Result<std::vector<EntryInfo>> SqliteStore::show(std::string_view digest_prefix)
               })));
   std::vector<EntryInfo> entries;
   for (auto& [id, entry] : rows) {
-    LAYA_ASSIGN(auto row, result_of(attempt([&, id = id](Connection& connection) {
+    LAYA_ASSIGN(auto found, result_of(read_entry([&, id = id](Connection& connection) {
                   return read_row(connection, id);
                 })));
-    if (!row) continue;  // Removed since.
-    const auto text = is_sound(row->record) ? key_text_of(row->record) : std::nullopt;
-    if (!text) {
+    if (!found) continue;  // Removed since.
+    if (!found->is_sound()) {
       return fail(ErrorKind::kStoreError, "record " + entry.digest + " is damaged");
     }
-    LAYA_ASSIGN(entry.key, parse_key(*text));
-    entry.artifact = decode(std::move(row->record))->artifact;
+    StoredRecord& record = found->row.record;
+    LAYA_ASSIGN(entry.key, parse_key(record.own_text + *found->common));
+    entry.artifact = decode(std::move(record))->artifact;
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -70,14 +70,19 @@ Result<std::vector<std::string>> SqliteStore::verify(bool repair) {
     return fail(ErrorKind::kStoreError, place_.file.string() + " has a damaged structure");
   }
   LAYA_ASSIGN(const auto ids, result_of(attempt(read_ids)));
+  // It is what lies in the file that is asked for.
+  LAYA_TRY(result_of(attempt([&](Connection&) -> Attempt<void> {
+    texts_ = {};
+    return {};
+  })));
   std::vector<std::string> damaged;
   for (const int64_t id : ids) {
     // One record at a time, so that others can work meanwhile.
     LAYA_ASSIGN(
-        const auto row,
-        result_of(attempt([&](Connection& connection) { return read_row(connection, id); })));
-    if (!row || is_sound(row->record)) continue;
-    damaged.push_back(row->record.digest.hex());
+        const auto entry,
+        result_of(read_entry([&](Connection& connection) { return read_row(connection, id); })));
+    if (!entry || entry->is_sound()) continue;
+    damaged.push_back(entry->row.record.digest.hex());
     if (!repair) continue;
     LAYA_TRY(
         result_of(attempt([&](Connection& connection) { return remove_row(connection, id); })));

@@ -9,10 +9,12 @@
 namespace laya::cache {
 namespace {
 
-#define LAYA_ROW                                                                           \
-  "SELECT id, digest, producer, checksum, key_bytes, artifact_bytes, metadata, key_text, " \
-  "artifact "                                                                              \
+#define LAYA_ROW                                                                        \
+  "SELECT id, digest, producer, common, checksum, artifact_bytes, metadata, own_text, " \
+  "artifact "                                                                           \
   "FROM artifacts "
+
+#define LAYA_TEXT "SELECT digest, bytes, text FROM texts "
 
 std::string_view bytes_of(const Digest& digest) {
   return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
@@ -33,13 +35,31 @@ Attempt<std::optional<Row>> read_one(Query& query) {
   row.id = query.integer(0);
   row.record.digest = digest_from(query.blob(1));
   row.record.producer = query.blob(2);
-  row.record.checksum = digest_from(query.blob(3));
-  row.record.key_bytes = query.integer(4);
+  row.record.common = digest_from(query.blob(3));
+  row.record.checksum = digest_from(query.blob(4));
   row.record.artifact_bytes = query.integer(5);
   row.record.metadata = query.blob(6);
-  row.record.key_text = query.blob(7);
+  row.record.own_text = query.blob(7);
   row.record.artifact = query.blob(8);
   return row;
+}
+
+/// Runs a query for one text in the columns of LAYA_TEXT.
+Attempt<std::optional<StoredText>> read_one_text(Query& query) {
+  LAYA_ASSIGN(const bool found, query.step());
+  if (!found) return std::nullopt;
+  return StoredText{digest_from(query.blob(0)), query.integer(1), std::string(query.blob(2))};
+}
+
+/// Sees to it that the text is there and undamaged.
+Attempt<void> ensure_text(Connection& connection, const Digest& digest, std::string_view text) {
+  if (text.empty()) return {};
+  LAYA_ASSIGN(const auto stored, read_text(connection, digest));
+  const auto known = stored ? decode_text(*stored) : std::nullopt;
+  if (known && *known == text) return {};
+  if (known) return fail(Fault::kOther, "two texts have the digest " + digest.hex());
+  LAYA_TRY(Query(connection, "DELETE FROM texts WHERE digest = ?1", Blob{bytes_of(digest)}).run());
+  return write_text(connection, encode_text(text));
 }
 
 /// The next recency number. No clock: a clock can be set back. A number that bit rot has made huge
@@ -54,12 +74,12 @@ template <class Id>
 Attempt<void> insert_record(Connection& connection, const StoredRecord& record, int64_t created_at,
                             Id id) {
   return Query(connection,
-               "INSERT INTO artifacts(digest, producer, checksum, created_at, key_bytes, "
-               "artifact_bytes, metadata, key_text, artifact, id) "
+               "INSERT INTO artifacts(digest, producer, common, checksum, created_at, "
+               "artifact_bytes, metadata, own_text, artifact, id) "
                "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-               Blob{bytes_of(record.digest)}, Blob{record.producer},
-               Blob{bytes_of(record.checksum)}, created_at, record.key_bytes, record.artifact_bytes,
-               Blob{record.metadata}, Blob{record.key_text}, Blob{record.artifact}, id)
+               Blob{bytes_of(record.digest)}, Blob{record.producer}, Blob{bytes_of(record.common)},
+               Blob{bytes_of(record.checksum)}, created_at, record.artifact_bytes,
+               Blob{record.metadata}, Blob{record.own_text}, Blob{record.artifact}, id)
       .run();
 }
 
@@ -120,8 +140,10 @@ int64_t now() {
   return std::time(nullptr);
 }
 
-Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record, int64_t created_at) {
+Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record,
+                           std::string_view common, int64_t created_at) {
   LAYA_TRY(remove_row(connection, record.digest, record.producer));
+  LAYA_TRY(ensure_text(connection, record.common, common));
   LAYA_TRY(insert_record(connection, record, created_at, nullptr));
   const int64_t id = connection.last_id();
   LAYA_ASSIGN(const int64_t used, next_use(connection));
@@ -135,6 +157,35 @@ Attempt<bool> restore_row(Connection& connection, const Row& row) {
   LAYA_TRY(inserted);
   LAYA_TRY(insert_usage(connection, row.id, row.id, row.record));
   return true;
+}
+
+Attempt<std::optional<StoredText>> read_text(Connection& connection, const Digest& digest) {
+  Query query(connection, LAYA_TEXT "WHERE digest = ?1", Blob{bytes_of(digest)});
+  return read_one_text(query);
+}
+
+Attempt<std::optional<StoredText>> scan_for_text(Connection& connection, const Digest& digest) {
+  Query query(connection, LAYA_TEXT "NOT INDEXED WHERE digest = ?1", Blob{bytes_of(digest)});
+  return read_one_text(query);
+}
+
+Attempt<void> write_text(Connection& connection, const StoredText& text) {
+  return Query(connection, "INSERT INTO texts(digest, bytes, text) VALUES(?1, ?2, ?3)",
+               Blob{bytes_of(text.digest)}, text.bytes, Blob{text.text})
+      .run();
+}
+
+Attempt<std::vector<Digest>> read_missing_texts(Connection& connection) {
+  Query query(connection,
+              "SELECT DISTINCT common FROM artifacts WHERE common <> ?1 "
+              "AND NOT EXISTS (SELECT 1 FROM texts WHERE digest = common)",
+              Blob{bytes_of(digest_of(""))});
+  std::vector<Digest> missing;
+  for (;;) {
+    LAYA_ASSIGN(const bool found, query.step());
+    if (!found) return missing;
+    missing.push_back(digest_from(query.blob(0)));
+  }
 }
 
 Attempt<void> remove_row(Connection& connection, int64_t id) {
@@ -232,15 +283,17 @@ Attempt<void> repair_accounts(Connection& connection) {
   LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
   // Without a row in totals the triggers change nothing, whatever damage has made of its number.
   LAYA_TRY(connection.execute(
-      "DELETE FROM totals; REINDEX; DELETE FROM usage WHERE id NOT IN (SELECT id FROM artifacts)"));
+      "DELETE FROM totals; REINDEX; DELETE FROM usage WHERE id NOT IN (SELECT id FROM artifacts);"
+      "DELETE FROM texts WHERE digest NOT IN (SELECT common FROM artifacts)"));
   LAYA_TRY(Query(connection,
                  "INSERT INTO usage(id, used, hits, stored_bytes) "
-                 "SELECT id, 0, 0, ?1 + length(producer) + length(metadata) + length(key_text) + "
+                 "SELECT id, 0, 0, ?1 + length(producer) + length(metadata) + length(own_text) + "
                  "length(artifact) FROM artifacts WHERE id NOT IN (SELECT id FROM usage)",
                  kRowOverhead)
                .run());
   LAYA_TRY(
-      connection.execute("INSERT INTO totals SELECT coalesce(sum(stored_bytes), 0) FROM usage"));
+      connection.execute("INSERT INTO totals SELECT (SELECT coalesce(sum(stored_bytes), 0) "
+                         "FROM usage) + (SELECT coalesce(sum(length(text)), 0) FROM texts)"));
   return transaction.commit();
 }
 

@@ -38,13 +38,23 @@ Attempt<bool> has_row(Connection& connection, const Digest& digest, std::string_
 /// The time to write down as created_at: seconds since 1970.
 int64_t now();
 
-/// Inserts `record` in place of one with the same digest and producer; returns its id.
-/// Call within a transaction.
-Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record, int64_t created_at);
+/// Inserts `record`, whose key ends with `common`, in place of one with the same digest and
+/// producer; returns its id. A damaged copy of `common` is put right. Call within a transaction.
+Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record,
+                           std::string_view common, int64_t created_at);
 
 /// Inserts a row of another database under its id, which also becomes its recency number. False:
 /// the record or the id is there already. Call within a transaction.
 Attempt<bool> restore_row(Connection& connection, const Row& row);
+
+/// The common text `digest`, as it is stored.
+Attempt<std::optional<StoredText>> read_text(Connection& connection, const Digest& digest);
+/// The same by reading all texts, for where the index is damaged.
+Attempt<std::optional<StoredText>> scan_for_text(Connection& connection, const Digest& digest);
+/// Inserts a text that is not there yet.
+Attempt<void> write_text(Connection& connection, const StoredText& text);
+/// The common texts that records name and that are not there.
+Attempt<std::vector<Digest>> read_missing_texts(Connection& connection);
 
 Attempt<void> remove_row(Connection& connection, int64_t id);
 Attempt<void> remove_row(Connection& connection, const Digest& digest, std::string_view producer);
@@ -54,7 +64,7 @@ Attempt<int64_t> remove_all_rows(Connection& connection);
 /// Counts one hit for each of `ids`, given in the order of use. Call within a transaction.
 Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& ids);
 
-/// Bytes of all records, as counted against the size cap.
+/// Bytes of all records and common texts, as counted against the size cap.
 Attempt<int64_t> total_bytes(Connection& connection);
 
 /// Bytes inside the file that new records can take without making it larger.
@@ -75,8 +85,8 @@ Attempt<std::vector<std::pair<int64_t, EntryInfo>>> read_entries(Connection& con
 /// Whether all of the database's structure is in order, indexes included. Reads the whole file.
 Attempt<bool> has_sound_structure(Connection& connection);
 
-/// Makes everything that follows from artifacts (indexes, usage, totals) agree with it again.
-/// One transaction.
+/// Makes everything that follows from artifacts (indexes, usage, texts, totals) agree with it
+/// again. One transaction.
 Attempt<void> repair_accounts(Connection& connection);
 
 }  // namespace laya::cache

@@ -33,6 +33,7 @@ class Salvager {
     const int64_t top = walk_down(kMaxId);
     if (top > 0) walk_up(top == kMaxId ? greatest_id() : top);
     end_batch();
+    take_texts();
     return {saved_, top == 0 && !stopped_};
   }
 
@@ -89,6 +90,28 @@ class Salvager {
     if (!inserted) return stop();
     pending_ += *inserted;
     if (pending_ >= kRowsPerTransaction) end_batch();
+  }
+
+  /// What completes the keys of the records. A text that cannot be read is put right by the next
+  /// record that is stored with it; until then, the records that need it are not found.
+  void take_texts() {
+    const auto missing = read_missing_texts(to_);
+    auto begun = Transaction::begin(to_);
+    if (!missing || !begun) return;
+    for (const Digest& digest : *missing) {
+      if (!may_go_on()) break;
+      const auto text = find_text(digest);
+      if (text && !write_text(to_, *text)) return;
+    }
+    (void)begun->commit();
+  }
+
+  std::optional<StoredText> find_text(const Digest& digest) {
+    for (const auto& read : {read_text, scan_for_text}) {
+      const auto text = read(from_, digest);
+      if (text && *text && decode_text(**text)) return **text;
+    }
+    return std::nullopt;
   }
 
   void end_batch() {

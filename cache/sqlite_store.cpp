@@ -136,20 +136,27 @@ std::optional<Record> SqliteStore::find(const Key& key, std::string_view produce
 }
 
 std::optional<Record> SqliteStore::look_up(const Key& key, std::string_view producer) {
-  auto found =
-      attempt([&](Connection& connection) { return read_row(connection, key.digest, producer); });
+  auto found = read_entry(
+      [&](Connection& connection) { return read_row(connection, key.digest, producer); });
   if (!found) {
     report(found.error());
     return std::nullopt;
   }
   if (!*found) return std::nullopt;
-  Row& row = **found;
+  Entry& entry = **found;
+  Row& row = entry.row;
   if (!is_intact(row.record)) {
     drop_damaged(row);
     return std::nullopt;
   }
+  if (!entry.common) {
+    // The record stays: whoever stores the next one with this text puts it right for all.
+    report({Fault::kDamaged, "a text that the key of record " + row.record.digest.hex() + " in " +
+                                 place_.file.string() + " shares with others is damaged"});
+    return std::nullopt;
+  }
   // Two texts with one digest: not damage, the other record stays.
-  if (!has_key_text(row.record, key.text)) return std::nullopt;
+  if (!entry.has_key_text(key.text)) return std::nullopt;
   const int64_t id = row.id;
   std::optional<Record> record = decode(std::move(row.record));
   if (record) note_use(id);
@@ -181,14 +188,14 @@ BuildTurn SqliteStore::await_turn(const Key& key, std::string_view producer) {
 
 bool SqliteStore::put(const Key& key, const Record& record) {
   const StoredRecord encoded = encode(key, record);
-  const int64_t bytes = cache::stored_bytes(encoded);
+  const int64_t bytes = cache::stored_bytes(encoded) + static_cast<int64_t>(key.common().size());
   if (bytes > options_.max_bytes) {
     report({Fault::kOther, "an artifact of " + std::to_string(bytes) +
                                " bytes is larger than the whole cache may be"});
     return false;
   }
   const std::vector<int64_t> uses = take_uses();
-  auto id = write(encoded, uses);
+  auto id = write(encoded, key.common(), uses);
   if (!id) {
     report(id.error());
     return false;
@@ -198,28 +205,29 @@ bool SqliteStore::put(const Key& key, const Record& record) {
   return true;
 }
 
-Attempt<int64_t> SqliteStore::write(const StoredRecord& record, const std::vector<int64_t>& uses) {
-  auto id = write_once(record, uses);
+Attempt<int64_t> SqliteStore::write(const StoredRecord& record, std::string_view common,
+                                    const std::vector<int64_t>& uses) {
+  auto id = write_once(record, common, uses);
   if (id) return id;
   switch (id.error().fault) {
     case Fault::kFull:
       if (!make_room()) return id;
-      return write_once(record, uses);
+      return write_once(record, common, uses);
     case Fault::kInconsistent:
       report(id.error());
       if (!repair()) return id;
-      return write_once(record, uses);
+      return write_once(record, common, uses);
     case Fault::kDamaged:
     case Fault::kReadOnly:
       // By now the connection to a file that another process has moved is closed.
       if (place_.mode != StoreMode::kReadWrite) return id;
       report(id.error());
-      return write_once(record, {});
+      return write_once(record, common, {});
     default: return id;
   }
 }
 
-Attempt<int64_t> SqliteStore::write_once(const StoredRecord& record,
+Attempt<int64_t> SqliteStore::write_once(const StoredRecord& record, std::string_view common,
                                          const std::vector<int64_t>& uses) {
   if (place_.mode != StoreMode::kReadWrite) {
     return fail(Fault::kReadOnly, place_.file.string() + " is read-only");
@@ -229,7 +237,7 @@ Attempt<int64_t> SqliteStore::write_once(const StoredRecord& record,
     if (connection.has_moved()) return fail(Fault::kReadOnly, place_.file.string() + " was moved");
     LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
     LAYA_TRY(write_uses(connection, uses));
-    LAYA_ASSIGN(const int64_t id, write_row(connection, record, now()));
+    LAYA_ASSIGN(const int64_t id, write_row(connection, record, common, now()));
     LAYA_TRY(transaction.commit());
     return id;
   });

@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "cache/codec.h"
+#include "cache/common_texts.h"
 #include "cache/database.h"
 #include "cache/fault.h"
 #include "cache/fork_guard.h"
@@ -95,8 +97,19 @@ class SqliteStore final : public Store, private ForkAware {
   void recover(const FileIdentity& identity, std::string& notice);
 
   std::optional<Record> look_up(const Key& key, std::string_view producer);
-  Attempt<int64_t> write(const StoredRecord& record, const std::vector<int64_t>& uses);
-  Attempt<int64_t> write_once(const StoredRecord& record, const std::vector<int64_t>& uses);
+  /// Reads one row with `read`, which returns an Attempt of one, and completes it.
+  template <class Read>
+  Attempt<std::optional<Entry>> read_entry(const Read& read) {
+    return attempt([&](Connection& connection) -> Attempt<std::optional<Entry>> {
+      LAYA_ASSIGN(auto row, read(connection));
+      return texts_.complete(connection, std::move(row));
+    });
+  }
+  /// `common` completes the key text of `record`.
+  Attempt<int64_t> write(const StoredRecord& record, std::string_view common,
+                         const std::vector<int64_t>& uses);
+  Attempt<int64_t> write_once(const StoredRecord& record, std::string_view common,
+                              const std::vector<int64_t>& uses);
   Attempt<void> make_room();
   Attempt<void> repair();
   Attempt<void> repair_structure();
@@ -119,8 +132,9 @@ class SqliteStore final : public Store, private ForkAware {
   Counters counters_;
   std::array<std::atomic<bool>, kFaults> warned_{};
 
-  std::mutex mutex_;  ///< guards connection_ and recovered_
+  std::mutex mutex_;  ///< guards connection_, texts_ and recovered_
   Connection connection_;
+  CommonTexts texts_;
   bool recovered_ = false;  ///< a damaged database was put aside; once is enough for one process
 
   std::mutex uses_mutex_;

@@ -71,7 +71,7 @@ struct EntryInfo {
   std::string producer;
   std::string metadata;
   int64_t artifact_bytes = 0;  ///< size of the artifact as it is handed out
-  int64_t stored_bytes = 0;    ///< bytes that the whole record takes in the database
+  int64_t stored_bytes = 0;    ///< bytes of the record in the database, without its common text
   int64_t hits = 0;            ///< as of the last batch of recency updates
   int64_t created_at = 0;      ///< seconds since 1970, for people only; never decides validity
   std::vector<KeyField> key;   ///< filled by show() only
@@ -140,7 +140,8 @@ class Store {
   /// transaction: all of that or, after an error, nothing.
   virtual Result<ImportReport> import_bundle(const std::filesystem::path& file) = 0;
 
-  /// Bytes of all records, as counted against max_bytes; 0 where nothing is kept.
+  /// Bytes of all records and the common texts of their keys, as counted against max_bytes; 0 where
+  /// nothing is kept.
   virtual Result<int64_t> stored_bytes() = 0;
 
   virtual StoreStats stats() const = 0;

@@ -6,7 +6,7 @@ namespace laya::jit {
 namespace {
 
 /// Raised when the meaning of a field or of the generated code around a template changes.
-constexpr int64_t kKeyVersion = 1;
+constexpr int64_t kKeyVersion = 2;
 
 }  // namespace
 
@@ -17,11 +17,13 @@ cache::Key artifact_key(const KernelSpec& spec, const ArtifactInputs& inputs) {
   key.field("target", spec.target().name);
   key.field("kernel", spec.to_string());
   for (const std::string& option : inputs.options) key.field("option", option);
+  key.field("constants", inputs.source.constants);
+  key.common_from_here();
   for (const Header& header : inputs.headers) {
     // Two fields, since a name may hold what a tag may not.
     key.field("header", header.name).field("header-text", header.text);
   }
-  key.field("source", inputs.source);
+  key.field("source", inputs.source.text);
   return std::move(key).finish();
 }
 

@@ -21,13 +21,14 @@ struct Artifact {
 
 /// Everything that decides the machine code, and so the key: no path, time or history is in it.
 struct ArtifactInputs {
-  std::string source;           ///< expanded
+  Source source;
   std::vector<Header> headers;  ///< sorted by name
   std::vector<std::string> options;
 };
 
 /// Fields, in order: laya-key (version), backend, target, kernel (the spec as text), option...,
-/// header (a name) and header-text..., source.
+/// constants; then, common to all kernels of a template, header (a name) and header-text...,
+/// source.
 cache::Key artifact_key(const KernelSpec& spec, const ArtifactInputs& inputs);
 
 /// The record to store; metadata is a JSON object with kernel, registers, compile_seconds, ...

@@ -39,11 +39,10 @@ Result<Builder::Job> Builder::prepare(const KernelSpec& spec) const {
   const Backend backend = spec.target().backend;
   std::shared_lock lock(library_mutex_);
   LAYA_ASSIGN(auto source, library_.find(spec.template_name(), backend));
-  LAYA_ASSIGN(std::string text, expand(*source, spec));
-  LAYA_ASSIGN(Signature signature, resolve_signature(*source, spec));
   ArtifactInputs inputs;
-  inputs.headers = library_.reachable_headers(text, backend);
-  inputs.source = std::move(text);
+  LAYA_ASSIGN(inputs.source, expand(*source, spec));
+  LAYA_ASSIGN(Signature signature, resolve_signature(*source, spec));
+  inputs.headers = library_.reachable_headers(inputs.source.whole(), backend);
   inputs.options = (backend == Backend::kCuda ? cuda_ : cpu_)->options(spec.target());
   cache::Key key = artifact_key(spec, inputs);
   return Job{source->entry, std::move(signature), source->is_dependent, std::move(inputs),
@@ -97,7 +96,7 @@ Result<Artifact> Builder::compile(const Job& job, const KernelSpec& spec) {
   Compiler& compiler = this->compiler(spec.target().backend);
   CompileRequest request;
   request.name = spec.template_name() + (spec.target().backend == Backend::kCuda ? ".cu" : ".cpp");
-  request.source = job.inputs.source;
+  request.source = job.inputs.source.whole();
   request.headers = job.inputs.headers;
   request.entry = job.entry;
   request.target = spec.target();

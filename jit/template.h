@@ -103,8 +103,16 @@ Result<Template> parse_template(std::string name, Backend backend, std::string t
 /// The arguments of the kernel that `spec` asks for. kBadSpec: a field of a map makes no sense.
 Result<Signature> resolve_signature(const Template& source, const KernelSpec& spec);
 
-/// The source to compile for `spec`: constants, then `#line 1 "name.cu"`, then the text.
+/// A source to compile: `constants`, then `text`.
+struct Source {
+  std::string constants;  ///< the parameters' values
+  std::string text;       ///< `#line 1 "name.cu"` and the template: the same for all its specs
+
+  std::string whole() const { return constants + text; }
+};
+
+/// The source to compile for `spec`.
 /// kBadSpec names an unknown, missing or illegal parameter together with what is allowed.
-Result<std::string> expand(const Template& source, const KernelSpec& spec);
+Result<Source> expand(const Template& source, const KernelSpec& spec);
 
 }  // namespace laya::jit

@@ -169,7 +169,7 @@ Result<Signature> resolve_signature(const Template& source, const KernelSpec& sp
   return signature;
 }
 
-Result<std::string> expand(const Template& source, const KernelSpec& spec) {
+Result<Source> expand(const Template& source, const KernelSpec& spec) {
   LAYA_TRY(check_params(source, spec));
   const bool is_cpu = source.backend == Backend::kCpu;
   const bool has_dtype = std::any_of(source.params.begin(), source.params.end(),
@@ -185,9 +185,9 @@ Result<std::string> expand(const Template& source, const KernelSpec& spec) {
                                  [&](const Param& p) { return p.name == decl.name; });
     append_constant(out, decl, at->value);
   }
-  out += "#line 1 \"" + source.name + (is_cpu ? ".cpp\"\n" : ".cu\"\n") + source.text;
-  if (is_cpu) out += cpu_launcher(source);
-  return out;
+  std::string text = "#line 1 \"" + source.name + (is_cpu ? ".cpp\"\n" : ".cu\"\n") + source.text;
+  if (is_cpu) text += cpu_launcher(source);
+  return Source{std::move(out), std::move(text)};
 }
 
 }  // namespace laya::jit

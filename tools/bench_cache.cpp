@@ -49,15 +49,16 @@ double microseconds_of(const std::function<void()>& work) {
 /// Records as large and as different as an engine's: the key text is that of a real kernel.
 class Records {
  public:
-  Records(std::string key_text, int64_t artifact_bytes)
-      : key_text_(std::move(key_text)), artifact_(static_cast<size_t>(artifact_bytes), '\0') {
+  Records(cache::Key key, int64_t artifact_bytes)
+      : key_(std::move(key)), artifact_(static_cast<size_t>(artifact_bytes), '\0') {
     std::mt19937_64 random(1);
     for (char& byte : artifact_) byte = static_cast<char>(random());
   }
 
   cache::Key key(int64_t number) const {
     cache::KeyBuilder key;
-    key.field("number", number).field("text", key_text_);
+    key.field("number", number).field("own", key_.own());
+    key.common_from_here().field("common", key_.common());
     return std::move(key).finish();
   }
 
@@ -70,7 +71,8 @@ class Records {
   }
 
  private:
-  std::string key_text_, artifact_;
+  cache::Key key_;
+  std::string artifact_;
 };
 
 /// Runs `body` in a forked process and returns the numbers that it returns; empty if it failed.
@@ -127,11 +129,11 @@ void drop_page_cache(const std::filesystem::path& directory) {
 class CacheBench {
  public:
   CacheBench(const BenchCacheArgs& args, jit::Options options, std::vector<jit::KernelSpec> specs,
-             std::string key_text)
+             cache::Key key)
       : args_(args),
         options_(std::move(options)),
         specs_(std::move(specs)),
-        records_(std::move(key_text), args.artifact_bytes) {
+        records_(std::move(key), args.artifact_bytes) {
     options_.cache_layers.clear();
     options_.jit = jit::JitMode::kAuto;
     options_.cache_max_bytes = int64_t{1} << 40;
@@ -285,7 +287,8 @@ class CacheBench {
     Samples checksums, texts;
     for (int i = 0; i < kHits; ++i) {
       checksums.add(microseconds_of([&] { (void)cache::is_intact(stored); }));
-      texts.add(microseconds_of([&] { (void)cache::has_key_text(stored, key.text); }));
+      texts.add(
+          microseconds_of([&] { (void)cache::has_key_text(stored, key.common(), key.text); }));
     }
     const std::string shape = std::to_string(args_.artifact_bytes) + " B artifact, " +
                               std::to_string(key.text.size()) + " B key text";
@@ -387,7 +390,7 @@ Result<std::vector<Figure>> measure(const BenchCacheArgs& args) {
   nowhere.cache_dir.clear();
   LAYA_ASSIGN(const std::shared_ptr<jit::Engine> engine, jit::Engine::create(nowhere));
   LAYA_ASSIGN(const cache::Key key, engine->key(specs.front()));
-  return CacheBench(args, options, std::move(specs), key.text).run();
+  return CacheBench(args, options, std::move(specs), key).run();
 }
 
 int run(const BenchCacheArgs& args) {

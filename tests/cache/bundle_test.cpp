@@ -192,7 +192,7 @@ TEST_CASE("what is no bundle is refused and the message says why") {
   ::chmod(file.c_str(), 0644);
   {
     RawDatabase(file).execute(
-        "UPDATE manifest SET text = CAST(replace(text, 'bundle:1:1', 'bundle:1:9') AS BLOB)");
+        "UPDATE manifest SET text = CAST(replace(text, 'bundle:1:2', 'bundle:1:9') AS BLOB)");
   }
   refused(file, ErrorKind::kBadInput, "format 9");
 }

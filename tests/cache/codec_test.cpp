@@ -20,8 +20,8 @@ TEST_CASE("a record comes back as it was, packed or not") {
     const Key key = key_of("k");
     const StoredRecord stored = encode(key, record);
     REQUIRE(is_intact(stored));
-    CHECK(has_key_text(stored, key.text));
-    CHECK(key_text_of(stored) == key.text);
+    CHECK(is_sound(stored, key.common()));
+    CHECK(has_key_text(stored, key.common(), key.text));
     const auto decoded = decode(stored);
     REQUIRE(decoded);
     CHECK(test::same(*decoded, record));
@@ -30,7 +30,8 @@ TEST_CASE("a record comes back as it was, packed or not") {
 
 TEST_CASE("texts are packed where it pays") {
   const Key key = key_of("source");
-  CHECK(encode(key, {"m", "a", ""}).key_text.size() < key.text.size() / 4);
+  CHECK(encode_text(key.common()).text.size() < key.common().size() / 4);
+  CHECK(encode_text("short").text == "short");
   CHECK(encode(key, {"m", std::string(1 << 20, 'x'), ""}).artifact.size() < (1 << 18));
   // Does not shrink; small enough that reading beats unpacking.
   CHECK(encode(key, {"m", bytes_of(1 << 20, 1), ""}).artifact.size() == 1 << 20);
@@ -40,16 +41,17 @@ TEST_CASE("texts are packed where it pays") {
 TEST_CASE("the checksum is golden") {
   StoredRecord record;
   record.digest = digest_of("key");
+  record.common = digest_of("common");
   record.producer = "maker";
   record.metadata = "meta";
-  record.key_text = "key";
+  record.own_text = "key";
   record.artifact = "artifact";
-  record.key_bytes = 3;
   record.artifact_bytes = 8;
-  CHECK(checksum(record).hex() == "32bff696ee7a858db58ff0aed5922295");
+  CHECK(checksum(record).hex() == "05d9ea2234b63537175e89e039af49d4");
   // By the definition in codec.h, made independently.
   std::string bytes(reinterpret_cast<const char*>(record.digest.bytes.data()), 16);
-  for (const char* size : {"\5", "\4", "\3", "\3", "\10", "\10"}) {
+  bytes.append(reinterpret_cast<const char*>(record.common.bytes.data()), 16);
+  for (const char* size : {"\5", "\4", "\3", "\10", "\10"}) {
     bytes += std::string(7, '\0') + size;
   }
   CHECK(checksum(record) == digest_of(bytes + "maker" + "meta" + "key" + "artifact"));
@@ -62,11 +64,11 @@ TEST_CASE("the checksum sees every change, also of bytes that move between membe
       [](StoredRecord& r) { r.digest.bytes[15] ^= 1; },
       [](StoredRecord& r) { r.producer[0] ^= 1; },
       [](StoredRecord& r) { r.metadata += "x"; },
-      [](StoredRecord& r) { r.key_text.back() ^= 0x40; },
+      [](StoredRecord& r) { r.common.bytes[0] ^= 1; },
+      [](StoredRecord& r) { r.own_text.back() ^= 0x40; },
       [](StoredRecord& r) { r.artifact[2500] ^= 0x20; },
       [](StoredRecord& r) { r.artifact.pop_back(); },
-      [](StoredRecord& r) { ++r.key_bytes; },
-      [](StoredRecord& r) { r.key_bytes = -1; },
+      [](StoredRecord& r) { r.artifact_bytes = -1; },
       [](StoredRecord& r) { r.artifact_bytes = int64_t{1} << 60; },
       [](StoredRecord& r) { r.checksum.bytes[0] ^= 0x80; },
       [](StoredRecord& r) {
@@ -82,26 +84,53 @@ TEST_CASE("the checksum sees every change, also of bytes that move between membe
   }
 }
 
-TEST_CASE("an intact record whose texts do not unpack is refused") {
+TEST_CASE("an intact record whose artifact does not unpack is refused") {
   StoredRecord record = encode(key_of("k"), {"m", std::string(1 << 20, 'x'), ""});
-  const std::string artifact = record.artifact, key_text = record.key_text;
+  const std::string artifact = record.artifact;
   record.artifact = "no zstd frame";
   CHECK_FALSE(decode(record));
   record.artifact = artifact;
   record.artifact_bytes -= 1;
   CHECK_FALSE(decode(record));
-  record.key_text = key_text.substr(0, key_text.size() / 2);
-  CHECK_FALSE(key_text_of(record));
-  CHECK_FALSE(has_key_text(record, key_of("k").text));
+}
+
+TEST_CASE("a common text comes back as it was, and a damaged one never") {
+  for (const std::string& plain : {std::string("x"), std::string(50'000, 'x'), bytes_of(9000, 1)}) {
+    CAPTURE(plain.size());
+    const StoredText good = encode_text(plain);
+    CHECK(decode_text(good) == plain);
+    const std::vector<std::function<void(StoredText&)>> changes = {
+        [](StoredText& t) { t.digest.bytes[7] ^= 4; },
+        [](StoredText& t) { t.text.back() ^= 1; },
+        [](StoredText& t) { t.text.front() ^= 1; },
+        [](StoredText& t) { t.text.clear(); },
+        [](StoredText& t) { ++t.bytes; },
+        [](StoredText& t) { t.bytes = -1; },
+        [](StoredText& t) { t.bytes = int64_t{1} << 29; },
+        [](StoredText& t) { t.bytes = int64_t{1} << 60; },
+    };
+    for (size_t i = 0; i < changes.size(); ++i) {
+      CAPTURE(i);
+      StoredText changed = good;
+      changes[i](changed);
+      CHECK_FALSE(decode_text(changed));
+    }
+  }
 }
 
 TEST_CASE("another key text is told apart") {
-  const StoredRecord record = encode(key_of("k"), test::record_of(1));
-  std::string text = key_of("k").text;
+  const Key key = key_of("k");
+  const StoredRecord record = encode(key, test::record_of(1));
+  std::string text = key.text;
+  CHECK(has_key_text(record, key.common(), text));
+  CHECK_FALSE(has_key_text(record, "", text));
+  CHECK_FALSE(has_key_text(record, key.common(), ""));
+  CHECK_FALSE(has_key_text(record, key.common(), text + "x"));
   text.back() = ' ';
-  CHECK_FALSE(has_key_text(record, text));
-  CHECK_FALSE(has_key_text(record, ""));
-  CHECK_FALSE(has_key_text(record, text + "x"));
+  CHECK_FALSE(has_key_text(record, key.common(), text));
+  text = key.text;
+  text.front() = ' ';
+  CHECK_FALSE(has_key_text(record, key.common(), text));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST_CASE("a record with one flipped bit is dropped and counted, the others stay
   for (const std::string change :
        {"artifact = CAST(substr(artifact, 1, 2000) || x'00' || substr(artifact, 2002) AS BLOB)",
         "artifact = substr(artifact, 2)", "artifact_bytes = artifact_bytes + 1",
-        "key_text = CAST(x'00' || substr(key_text, 2) AS BLOB)", "key_bytes = key_bytes - 1",
+        "own_text = CAST(x'00' || substr(own_text, 2) AS BLOB)", "common = zeroblob(16)",
         "metadata = x'00'", "metadata = x''", "checksum = zeroblob(16)", "checksum = x'01'"}) {
     CAPTURE(change);
     const TempDirectory temp;
@@ -67,22 +67,51 @@ TEST_CASE("a record under the digest or producer of another one is dropped") {
   }
 }
 
+TEST_CASE("a damaged common text costs one record to be stored anew, not all that share it") {
+  for (const std::string change : {"UPDATE texts SET text = CAST(x'00' || substr(text, 2) AS BLOB)",
+                                   "UPDATE texts SET bytes = bytes + 1",
+                                   "UPDATE texts SET digest = zeroblob(16)", "DELETE FROM texts"}) {
+    CAPTURE(change);
+    const TempDirectory temp;
+    for (uint32_t i = 0; i < 3; ++i) {
+      REQUIRE(Store::open(options_for(temp))->put(key_of(std::to_string(i)), record_of(i)));
+    }
+    RawDatabase(temp.database()).execute(change);
+    Log log;
+    const auto store = Store::open(options_for(temp, &log));
+    CHECK_FALSE(store->find(key_of("0"), "maker-1"));
+    CHECK_FALSE(store->find(key_of("1"), "maker-1"));
+    CHECK(store->stats().damaged == 2);
+    CHECK(log.count("damaged") == 1);
+    CHECK(store->verify(false)->size() == 3);
+    REQUIRE(store->put(key_of("0"), record_of(0)));
+    for (uint32_t i = 0; i < 3; ++i) {
+      CHECK(same(*store->find(key_of(std::to_string(i)), "maker-1"), record_of(i)));
+    }
+    CHECK(store->verify(false)->empty());
+  }
+  test::FaultRow& row = test::fault_row("G", "common text of several keys changed");
+  row.times += 4;
+  row.lost += 4;
+}
+
 /// Damages the closed database with `damage`; then a store must start a new one, once, with or
 /// without the record.
 void check_moved_aside(bool saved,
                        const std::function<void(const std::filesystem::path&)>& damage) {
   const TempDirectory temp;
-  REQUIRE(Store::open(options_for(temp))->put(key_of("k"), record_of(1)));
+  const Key key = std::move(KeyBuilder().field("name", "k")).finish();  // All its own.
+  REQUIRE(Store::open(options_for(temp))->put(key, record_of(1)));
   damage(temp.database());
   const std::string damaged = test::read_file(temp.database());
   Log log;
   const auto store = Store::open(options_for(temp, &log));
   CHECK(store->mode() == StoreMode::kReadWrite);
-  const auto found = store->find(key_of("k"), "maker-1");
+  const auto found = store->find(key, "maker-1");
   CHECK(found.has_value() == saved);
   if (found) CHECK(same(*found, record_of(1)));
-  CHECK(store->put(key_of("k"), record_of(1)));
-  CHECK(same(*store->find(key_of("k"), "maker-1"), record_of(1)));
+  CHECK(store->put(key, record_of(1)));
+  CHECK(same(*store->find(key, "maker-1"), record_of(1)));
   CHECK(store->stats().damaged == 1);
   CHECK(log.count("a new one is started with the " + std::to_string(saved) + " records") == 1);
   CHECK(test::read_file(damaged_file(temp.database())) == damaged);

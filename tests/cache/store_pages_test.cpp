@@ -114,19 +114,29 @@ class Specimen {
     }
   }
 
+  /// Calls `note` with the number, from 0, of each page that dbstat has where `condition` holds.
+  template <class Note>
+  void for_pages(const std::string& condition, const Note& note) const {
+    const std::string list =
+        RawDatabase(temp_.database())
+            .text("SELECT group_concat(pageno) FROM dbstat WHERE " + condition);
+    for (size_t at = 0; at < list.size(); at = std::min(list.find(',', at), list.size()) + 1) {
+      note(std::stoul(list.substr(at)) - 1);
+    }
+  }
+
   void name_pages() {
-    const RawDatabase raw(temp_.database());
     types_.assign(pages(), "free page");
     for (const auto& [sql_type, type] : {std::pair("internal", "interior page"),
                                          {"leaf", "leaf page"},
                                          {"overflow", "overflow page"}}) {
-      const std::string where = std::string(" FROM dbstat WHERE pagetype = '") + sql_type + "'";
-      std::string list = RawDatabase(temp_.database()).text("SELECT group_concat(pageno)" + where);
-      for (size_t at = 0; at < list.size(); at = std::min(list.find(',', at), list.size()) + 1) {
-        types_.at(std::stoul(list.substr(at)) - 1) = type;
-      }
+      for_pages(std::string("pagetype = '") + sql_type + "'",
+                [&, type = type](size_t page) { types_.at(page) = type; });
     }
     types_[0] = "first page";
+    // Without the text that they have in common, no record is found until one is stored anew.
+    for_pages("name IN ('texts', 'sqlite_autoindex_texts_1')",
+              [&](size_t page) { contents_[page] = all(); });
   }
 
   const TempDirectory temp_;

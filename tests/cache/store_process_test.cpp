@@ -191,8 +191,7 @@ TEST_CASE("threads of several processes that evict under each other get right an
   }
   const auto store = Store::open(options_for(temp));
   CHECK(*store->stored_bytes() <= 150000);
-  CHECK(*store->stored_bytes() ==
-        RawDatabase(temp.database()).integer("SELECT sum(stored_bytes) FROM usage"));
+  CHECK(*store->stored_bytes() == test::recounted_bytes(temp));
   CHECK(store->verify(false)->empty());
 }
 

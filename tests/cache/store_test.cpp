@@ -67,7 +67,46 @@ TEST_CASE("storing again replaces the record") {
   REQUIRE(store->put(key_of("k"), record_of(2, 100)));
   CHECK(same(*store->find(key_of("k"), "maker-1"), record_of(2, 100)));
   REQUIRE(store->list()->size() == 1);
-  CHECK(*store->stored_bytes() == store->list()->front().stored_bytes);
+  CHECK(*store->stored_bytes() == test::recounted_bytes(temp));
+}
+
+TEST_CASE("the text that keys have in common is stored once and goes with the last of them") {
+  const TempDirectory temp;
+  const auto store = Store::open(options_for(temp));
+  const auto texts = [&] {
+    return test::RawDatabase(temp.database()).integer("SELECT count(*) FROM texts");
+  };
+  KeyBuilder builder;
+  builder.field("name", "x").common_from_here().field("source", "another one");
+  const Key other = std::move(builder).finish();
+  REQUIRE(store->put(key_of("a"), record_of(1)));
+  REQUIRE(store->put(key_of("b"), record_of(2)));
+  CHECK(texts() == 1);
+  REQUIRE(store->put(other, record_of(3)));
+  CHECK(texts() == 2);
+  store->drop(key_of("a"), "maker-1");
+  CHECK(texts() == 2);
+  store->drop(key_of("b"), "maker-1");
+  CHECK(texts() == 1);
+  CHECK(same(*store->find(other, "maker-1"), record_of(3)));
+  CHECK(*store->stored_bytes() == test::recounted_bytes(temp));
+  store->drop(other, "maker-1");
+  CHECK(texts() == 0);
+  CHECK(*store->stored_bytes() == 0);
+}
+
+TEST_CASE("a key without a common text, and one with nothing else, are stored and found") {
+  const TempDirectory temp;
+  const auto store = Store::open(options_for(temp));
+  KeyBuilder all_own, all_common;
+  all_own.field("name", "own");
+  all_common.common_from_here().field("name", "common");
+  const Key own = std::move(all_own).finish(), common = std::move(all_common).finish();
+  REQUIRE(store->put(own, record_of(1)));
+  REQUIRE(store->put(common, record_of(2)));
+  CHECK(same(*store->find(own, "maker-1"), record_of(1)));
+  CHECK(same(*store->find(common, "maker-1"), record_of(2)));
+  CHECK(store->verify(false)->empty());
 }
 
 TEST_CASE("the same digest with another key text is a miss, and no damage") {
@@ -242,8 +281,8 @@ TEST_CASE("the database of somebody else is left exactly as it is") {
 
 TEST_CASE("a database of another format version is left exactly as it is") {
   const TempDirectory temp;
-  for (const std::string version : {"PRAGMA user_version = 0", "PRAGMA user_version = 2",
-                                    "PRAGMA user_version = 1; PRAGMA application_id = 7"}) {
+  for (const std::string version : {"PRAGMA user_version = 0", "PRAGMA user_version = 1",
+                                    "PRAGMA user_version = 2; PRAGMA application_id = 7"}) {
     REQUIRE(Store::open(options_for(temp))->put(key_of("k"), record_of(1)));
     test::RawDatabase(temp.database()).execute(version);
     const std::string before = test::read_file(temp.database());

@@ -88,9 +88,11 @@ inline StoreOptions options_for(const TempDirectory& directory, Log* log = nullp
   return options;
 }
 
+/// All these keys have the text of one source in common.
 inline Key key_of(std::string_view name) {
   KeyBuilder builder;
-  builder.field("version", 1).field("source", std::string(name) + std::string(2000, '*'));
+  builder.field("version", 1).field("name", name);
+  builder.common_from_here().field("source", std::string(2000, '*') + " common source");
   return std::move(builder).finish();
 }
 
@@ -149,6 +151,14 @@ class RawDatabase {
  private:
   sqlite3* handle_ = nullptr;
 };
+
+/// What Store::stored_bytes() must be, counted anew.
+inline int64_t recounted_bytes(const TempDirectory& directory) {
+  return RawDatabase(directory.database())
+      .integer(
+          "SELECT (SELECT coalesce(sum(stored_bytes), 0) FROM usage) + "
+          "(SELECT coalesce(sum(length(text)), 0) FROM texts)");
+}
 
 /// Forks and runs `body` in the child, whose exit status is what `body` returns.
 template <class Body>

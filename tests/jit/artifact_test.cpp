@@ -16,7 +16,8 @@ KernelSpec spec(const char* target = "sm_90a") {
 }
 
 ArtifactInputs inputs() {
-  return {"source text", {{"a.h", "int a;"}, {"b.h", ""}}, {"-arch=sm_90a", "-O3"}};
+  return {
+      {"int N = 8;\n", "source text"}, {{"a.h", "int a;"}, {"b.h", ""}}, {"-arch=sm_90a", "-O3"}};
 }
 
 }  // namespace
@@ -24,10 +25,21 @@ ArtifactInputs inputs() {
 TEST_CASE("the key is written down field by field and does not change between versions") {
   const cache::Key key = artifact_key(spec(), inputs());
   CHECK(key.text ==
-        "laya-key:1:1\nbackend:4:cuda\ntarget:6:sm_90a\nkernel:16:gemm{N=8}@sm_90a\n"
-        "option:12:-arch=sm_90a\noption:3:-O3\nheader:3:a.h\nheader-text:6:int a;\n"
+        "laya-key:1:2\nbackend:4:cuda\ntarget:6:sm_90a\nkernel:16:gemm{N=8}@sm_90a\n"
+        "option:12:-arch=sm_90a\noption:3:-O3\nconstants:11:int N = 8;\n\n"
+        "header:3:a.h\nheader-text:6:int a;\n"
         "header:3:b.h\nheader-text:0:\nsource:11:source text\n");
   CHECK(key.digest == cache::digest_of(key.text));
+  CHECK(key.common().starts_with("header:3:a.h"));
+}
+
+TEST_CASE("kernels of one template and target have their sources in common") {
+  ArtifactInputs other = inputs();
+  other.source.constants = "int N = 9;\n";
+  const cache::Key a = artifact_key(spec(), inputs());
+  const cache::Key b = artifact_key(spec().set("N", 9), other);
+  CHECK(a.common() == b.common());
+  CHECK(a.own() != b.own());
 }
 
 TEST_CASE("each input alone makes another key") {
@@ -39,7 +51,10 @@ TEST_CASE("each input alone makes another key") {
   add(spec("sm_90"), inputs());
   add(spec().set("N", 9), inputs());
   ArtifactInputs changed = inputs();
-  changed.source += " ";
+  changed.source.constants += " ";
+  add(spec(), changed);
+  changed = inputs();
+  changed.source.text += " ";
   add(spec(), changed);
   changed = inputs();
   changed.headers[0].text = "int b;";
@@ -56,8 +71,8 @@ TEST_CASE("each input alone makes another key") {
   changed = inputs();
   changed.options = {"-arch=sm_90a-O3"};
   add(spec(), changed);
-  CHECK(keys.size() == 9);
-  cache::test::fault_row("E", "one input of the key changed").times += 8;
+  CHECK(keys.size() == 10);
+  cache::test::fault_row("E", "one input of the key changed").times += 9;
 }
 
 TEST_CASE("an artifact survives the way through a record") {

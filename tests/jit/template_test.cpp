@@ -120,23 +120,24 @@ TEST_CASE("a map argument that makes no sense is refused") {
 TEST_CASE("expanding puts the parameters in front as constants") {
   const auto text = expand(scale(), spec());
   REQUIRE(text);
-  CHECK(*text == std::string("#include \"types.cuh\"\n"
-                             "using T = bf16;\n"
-                             "constexpr int T_BYTES = 2;\n"
-                             "constexpr int N = 16;\n"
-                             "constexpr int ACT_none = 0;\n"
-                             "constexpr int ACT_relu = 1;\n"
-                             "constexpr int ACT = ACT_relu;\n"
-                             "#line 1 \"scale.cu\"\n") +
-                     kText);
+  CHECK(text->constants ==
+        "#include \"types.cuh\"\n"
+        "using T = bf16;\n"
+        "constexpr int T_BYTES = 2;\n"
+        "constexpr int N = 16;\n"
+        "constexpr int ACT_none = 0;\n"
+        "constexpr int ACT_relu = 1;\n"
+        "constexpr int ACT = ACT_relu;\n");
+  CHECK(text->text == std::string("#line 1 \"scale.cu\"\n") + kText);
+  CHECK(text->whole() == text->constants + text->text);
 }
 
 TEST_CASE("a CPU template gets the function that unpacks its arguments") {
   const auto text = expand(scale(Backend::kCpu), spec());
   REQUIRE(text);
-  CHECK(text->starts_with("#include \"types.h\"\n"));
-  CHECK(contains(*text, "laya_launch(void* const* args, const Block* block)"));
-  CHECK(contains(*text,
+  CHECK(text->constants.starts_with("#include \"types.h\"\n"));
+  CHECK(contains(text->text, "laya_launch(void* const* args, const Block* block)"));
+  CHECK(contains(text->text,
                  "scale(*static_cast<const LayaAnyPointer*>(args[0]), "
                  "*static_cast<const int*>(args[1]), *block);"));
 }
@@ -147,7 +148,7 @@ TEST_CASE("numbers beyond 32 bits become long long") {
   REQUIRE(parsed);
   const KernelSpec wanted =
       KernelSpec("big", {Backend::kCuda, "sm_80"}).set("N", int64_t{-5000000000});
-  CHECK(contains(*expand(*parsed, wanted), "constexpr long long N = -5000000000LL;"));
+  CHECK(contains(expand(*parsed, wanted)->constants, "constexpr long long N = -5000000000LL;"));
 }
 
 TEST_CASE("a parameter that is missing, unknown or illegal is named with what is allowed") {

@@ -315,7 +315,8 @@ class Cache(LayaTest):
         self.assertEqual(stats["dir"], str(self.cache))
         self.assertEqual(stats["entries"], self.warmed["specs"])
         self.assertEqual(len(self.entries), stats["entries"])
-        self.assertEqual(stats["bytes"], sum(entry["stored_bytes"] for entry in self.entries))
+        # Beside the records there are the sources that they share.
+        self.assertGreater(stats["bytes"], sum(entry["stored_bytes"] for entry in self.entries))
         self.assertLessEqual({"max_bytes", "hits", "misses", "damaged", "layers"}, stats.keys())
         table = self.ok("cache", "list", cache=self.cache)
         for kernel in self.warmed["kernels"]:
