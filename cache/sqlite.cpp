@@ -3,6 +3,7 @@
 
 #include <sqlite3.h>
 
+#include <cerrno>
 #include <memory>
 
 #include "cache/result.h"
@@ -27,12 +28,29 @@ Fault fault_of(int code) {
   }
 }
 
+/// Whether that is why a write failed: SQLite knows a full disk when it meets one, but not this.
+bool is_quota_used_up(sqlite3* handle) {
+  for (const int which : {SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_JOURNAL_POINTER}) {
+    sqlite3_file* file = nullptr;
+    int error = 0;
+    const bool known =
+        sqlite3_file_control(handle, "main", which, &file) == SQLITE_OK && file != nullptr &&
+        file->pMethods != nullptr &&
+        file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error) == SQLITE_OK;
+    if (known && error == EDQUOT) return true;
+  }
+  return false;
+}
+
 Failure failure_of(sqlite3* handle, int code) {
   const char* file = handle != nullptr ? sqlite3_db_filename(handle, "main") : nullptr;
   std::string message = file != nullptr ? file : "SQLite";
   message += ": ";
   message += handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code);
   message += " (SQLite error " + std::to_string(code) + ")";
+  if (handle != nullptr && code == SQLITE_IOERR_WRITE && is_quota_used_up(handle)) {
+    return {Fault::kFull, message + ": disk quota exceeded"};
+  }
   return {fault_of(code), std::move(message)};
 }
 

@@ -8,11 +8,14 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "cache/codec.h"
@@ -103,6 +106,13 @@ class Child {
     return numbers;
   }
 
+  /// Ends the process at once, as a crash would.
+  void kill() const {
+    ::kill(pid_, SIGKILL);
+    ::close(end_);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
  private:
   Child(pid_t pid, int end) : pid_(pid), end_(end) {}
 
@@ -172,8 +182,9 @@ class CacheBench {
     const std::string shape = std::to_string(entries) + " entries";
     LAYA_TRY(fill(directory.path(), entries, shape));
     measure_hits(directory.path(), entries, shape);
-    LAYA_TRY(measure_starts(directory.path(), entries, shape));
-    return measure_throughput(directory.path(), entries, shape);
+    LAYA_TRY(measure_throughput(directory.path(), entries, shape));
+    // Last, as it drops the page cache.
+    return measure_starts(directory.path(), entries, shape);
   }
 
   Result<void> fill(const std::filesystem::path& directory, int64_t entries,
@@ -298,12 +309,13 @@ class CacheBench {
 
   struct Flight {
     double seconds = 0;
-    int64_t compiled = 0;
+    int64_t compiled = 0;  ///< by those that lived to the end
   };
 
   /// Some processes start together and want the same kernels; the clock runs until the last is
-  /// done.
-  Result<Flight> fly(int processes, const std::filesystem::path& directory) {
+  /// done. With `kill_after` seconds, the first of them is killed then.
+  Result<Flight> fly(int processes, const std::filesystem::path& directory,
+                     std::optional<double> kill_after = {}) {
     std::vector<Child> children;
     Flight flight;
     const auto started = std::chrono::steady_clock::now();
@@ -321,6 +333,11 @@ class CacheBench {
                                       static_cast<double>(ready)};
                   }));
       children.push_back(child);
+    }
+    if (kill_after) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(*kill_after));
+      children.front().kill();
+      children.erase(children.begin());
     }
     for (const Child& child : children) {
       LAYA_ASSIGN(const auto numbers, child.finish());
@@ -340,21 +357,29 @@ class CacheBench {
     struct Arm {
       const char* name;
       int processes;
-      Samples seconds;
+      std::optional<double> kill_at = {};  ///< as a part of the first arm's time
+      Samples seconds = {};
       int64_t compiled = 0;
     };
-    std::array arms{Arm{"cold, 1 process", 1, {}, 0}, Arm{"warm, 1 process", 1, {}, 0},
-                    Arm{"cold, many processes", args_.processes, {}, 0},
-                    Arm{"warm, many processes", args_.processes, {}, 0},
-                    Arm{"no cache, 1 process", 1, {}, 0}};
+    std::array arms{Arm{"cold, 1 process", 1},
+                    Arm{"warm, 1 process", 1},
+                    Arm{"cold, many processes", args_.processes},
+                    Arm{"warm, many processes", args_.processes},
+                    Arm{"cold, many processes, one killed", args_.processes, 0.5},
+                    Arm{"no cache, 1 process", 1}};
     Progress progress("compiling", args_.repeat);
     for (int round = 0; round < args_.repeat; ++round) {
       LAYA_ASSIGN(const TempDirectory alone, TempDirectory::create());
       LAYA_ASSIGN(const TempDirectory shared, TempDirectory::create());
-      const std::array<std::filesystem::path, 5> directories{
-          alone.path(), alone.path(), shared.path(), shared.path(), {}};
+      LAYA_ASSIGN(const TempDirectory crashed, TempDirectory::create());
+      const std::array<std::filesystem::path, 6> directories{
+          alone.path(), alone.path(), shared.path(), shared.path(), crashed.path(), {}};
+      double alone_seconds = 0;
       for (size_t i = 0; i < arms.size(); ++i) {
-        LAYA_ASSIGN(const Flight flight, fly(arms[i].processes, directories[i]));
+        std::optional<double> kill_after;
+        if (arms[i].kill_at) kill_after = *arms[i].kill_at * alone_seconds;
+        LAYA_ASSIGN(const Flight flight, fly(arms[i].processes, directories[i], kill_after));
+        if (i == 0) alone_seconds = flight.seconds;
         arms[i].seconds.add(flight.seconds);
         arms[i].compiled = std::max(arms[i].compiled, flight.compiled);
       }

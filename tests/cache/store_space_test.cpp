@@ -1,6 +1,9 @@
 // A full disk, for real: a small tmpfs, mounted in a child where nobody else sees it.
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <cerrno>
 
 #include "tests/cache/fault_table.h"
 #include "tests/cache/support.h"
@@ -100,6 +103,60 @@ TEST_CASE("a disk without inodes left keeps nothing or works with what it has") 
     }));
     test::fault_row("I", "no inodes left (tmpfs)").times += 1;
   }
+}
+
+/// As long as it lives, SQLite cannot make a file longer, as where a disk quota is used up.
+class UsedUpQuota {
+ public:
+  UsedUpQuota() {
+    for (const char* name : {"write", "pwrite", "pwrite64"}) {
+      const bool at_place = name[0] == 'p';
+      const auto replacement = at_place ? reinterpret_cast<sqlite3_syscall_ptr>(write_at)
+                                        : reinterpret_cast<sqlite3_syscall_ptr>(write_here);
+      vfs_->xSetSystemCall(vfs_, name, replacement);
+    }
+  }
+  UsedUpQuota(const UsedUpQuota&) = delete;
+  UsedUpQuota& operator=(const UsedUpQuota&) = delete;
+  ~UsedUpQuota() {
+    for (const char* name : {"write", "pwrite", "pwrite64"}) {
+      vfs_->xSetSystemCall(vfs_, name, nullptr);
+    }
+  }
+
+ private:
+  static ssize_t write_at(int fd, const void* bytes, size_t count, off_t offset) {
+    struct stat info = {};
+    if (::fstat(fd, &info) == 0 && offset + static_cast<off_t>(count) <= info.st_size) {
+      return ::pwrite(fd, bytes, count, offset);
+    }
+    errno = EDQUOT;
+    return -1;
+  }
+  static ssize_t write_here(int fd, const void* bytes, size_t count) {
+    return write_at(fd, bytes, count, ::lseek(fd, 0, SEEK_CUR));
+  }
+
+  sqlite3_vfs* vfs_ = sqlite3_vfs_find(nullptr);
+};
+
+TEST_CASE("a disk quota that is used up keeps nothing new, is counted, and loses nothing") {
+  const TempDirectory temp;
+  Log log;
+  const auto store = Store::open(options_for(temp, &log));
+  REQUIRE(store->put(key_of("old"), record_of(1)));
+  {
+    const UsedUpQuota quota;
+    CHECK_FALSE(store->put(key_of("new"), record_of(2, 1'000'000)));
+    CHECK(same(*store->find(key_of("old"), "maker-1"), record_of(1)));
+  }
+  CHECK(store->stats().errors > 0);
+  CHECK(store->stats().damaged == 0);
+  CHECK(log.count("disk quota exceeded") == 1);
+  CHECK(store->put(key_of("new"), record_of(2, 1'000'000)));
+  CHECK(same(*store->find(key_of("new"), "maker-1"), record_of(2, 1'000'000)));
+  CHECK(store->verify(false)->empty());
+  test::fault_row("I", "disk quota used up").times += 1;
 }
 
 TEST_CASE("a database that cannot even be made keeps nothing") {

@@ -105,6 +105,40 @@ TEST_CASE("a kernel outlives its engine") {
   CHECK(x == 8);
 }
 
+TEST_CASE("a kernel in use goes on working while the cache evicts it") {
+  const test::TempDir dir;
+  Options options;
+  options.cache_dir = dir.path();
+  options.cache_max_bytes = 100'000;
+  const auto create = [&] {
+    auto engine = Engine::create(options);
+    REQUIRE(engine);
+    REQUIRE((*engine)->add_template("scale", Backend::kCpu, kScale));
+    return *std::move(engine);
+  };
+  const auto engine = create();
+  if (skipped(*engine)) return;
+  const auto kernel = engine->kernel(scale(3));
+  REQUIRE(kernel);
+  const std::string digest = engine->key(scale(3))->digest.hex();
+  // Another process fills the cache.
+  const auto other = create();
+  for (int n = 0; !engine->store().show(digest)->empty(); ++n) {
+    REQUIRE(n < 100);
+    cache::KeyBuilder key;
+    key.field("filler", n);
+    REQUIRE(other->store().put(std::move(key).finish(), {"test", std::string(20'000, 'x'), ""}));
+  }
+  float x[2] = {1, 2};
+  const auto stream = open_cpu_device(1)->create_stream();
+  REQUIRE((*kernel)->launch(**stream, {{8, 1, 1}}, &x[0], 2));
+  CHECK(x[1] == 6);
+  CHECK(*engine->kernel(scale(3)) == *kernel);
+  CHECK(engine->stats().compiled == 1);
+  REQUIRE(other->kernel(scale(3)));
+  CHECK(other->stats().compiled == 1);
+}
+
 TEST_CASE("a launch with wrong arguments is refused and runs nothing") {
   const auto engine = make_engine({});
   if (skipped(*engine)) return;

@@ -20,6 +20,7 @@
 #include "jit/single_flight.h"
 #include "tests/cache/fault_table.h"
 #include "tests/cache/fault_vfs.h"
+#include "tests/jit/cuda_support.h"
 #include "tests/jit/fake_compiler.h"
 #include "tests/temp_dir.h"
 
@@ -315,6 +316,42 @@ TEST_CASE("stored code that does not load is compiled once more, and then it is 
   }
   CHECK(row.wrong == 0);
   CHECK(row.failed_launches == 0);
+}
+
+TEST_CASE("a stored cubin that the driver refuses is compiled anew for the GPU that is there") {
+  const auto device = test::gpu();
+  if (!device || !test::has_nvrtc()) return;
+  const test::TempDir dir;
+  const auto engine_of = [&] {
+    Options options;
+    options.cache_dir = dir.path();
+    auto engine = Engine::create(options);
+    REQUIRE(engine);
+    REQUIRE((*engine)->add_template("saxpy", Backend::kCuda,
+                                    "//! entry saxpy\n//! arg a f32\n//! arg x ptr\n"
+                                    "//! arg y ptr\n//! arg n i32\n" +
+                                        test::kSaxpy));
+    return *std::move(engine);
+  };
+  const KernelSpec spec("saxpy", device->target());
+  REQUIRE(engine_of()->kernel(spec));
+  const auto first = engine_of();
+  cache::Store& store = first->store();
+  const auto entry = store.show(store.list()->front().digest)->front();
+  // As if it came from a newer toolkit: a head that is right, for a GPU that is not.
+  const std::string other = device->target().name.starts_with("sm_8") ? "sm_75" : "sm_80";
+  const auto foreign = test::nvrtc().compile(test::request(test::kSaxpy, "saxpy", other));
+  REQUIRE(foreign);
+  REQUIRE(store.put(*first->key(spec), {entry.producer, foreign->object, entry.metadata}));
+  FaultRow& row = fault_row("Q", "stored cubin that the driver refuses");
+  ++row.times;
+  const auto engine = engine_of();
+  row.failed_launches = std::max<int64_t>(row.failed_launches, 0) + !engine->kernel(spec);
+  CHECK(engine->stats().compiled == 1);
+  CHECK(row.failed_launches == 0);
+  const auto next = engine_of();
+  CHECK(next->kernel(spec));
+  CHECK(next->stats().compiled == 0);
 }
 
 TEST_CASE("a failed compile stores nothing, gives the whole log, and the next call tries again") {
