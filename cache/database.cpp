@@ -258,7 +258,7 @@ void salvage_from(const std::filesystem::path& aside, Connection::Access access,
   damaged->read_past_damage();
   if (!damaged->execute(kSettings)) return;
   const Salvage more = salvage(*damaged, to, deadline);
-  result = {result.saved + more.saved, more.complete};
+  result = {result.saved + more.saved, more.complete, more.texts};
 }
 
 /// Copies what can be read of the database `aside`, with and without its write-ahead log. Returns
@@ -273,7 +273,7 @@ int64_t salvage_into(Connection& connection, const std::filesystem::path& aside)
   if (!result.complete) {
     salvage_from(aside, Connection::Access::kImmutable, connection, deadline, result);
   }
-  if (result.saved == 0) {
+  if (result.saved == 0 || !result.texts) {
     const LentFirstPage page(connection, aside);
     salvage_from(aside, Connection::Access::kImmutable, connection, deadline, result);
   }

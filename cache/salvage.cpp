@@ -33,8 +33,8 @@ class Salvager {
     const int64_t top = walk_down(kMaxId);
     if (top > 0) walk_up(top == kMaxId ? greatest_id() : top);
     end_batch();
-    take_texts();
-    return {saved_, top == 0 && !stopped_};
+    const bool texts = take_texts();
+    return {saved_, top == 0 && !stopped_, texts};
   }
 
  private:
@@ -92,18 +92,19 @@ class Salvager {
     if (pending_ >= kRowsPerTransaction) end_batch();
   }
 
-  /// What completes the keys of the records. A text that cannot be read is put right by the next
-  /// record that is stored with it; until then, the records that need it are not found.
-  void take_texts() {
+  /// Takes what completes the keys of the records; false: not all of it. A text that is lost is put
+  /// right by the next record that is stored with it; until then, those that need it are not found.
+  bool take_texts() {
     const auto missing = read_missing_texts(to_);
     auto begun = Transaction::begin(to_);
-    if (!missing || !begun) return;
+    if (!missing || !begun) return false;
+    bool all = true;
     for (const Digest& digest : *missing) {
-      if (!may_go_on()) break;
-      const auto text = find_text(digest);
-      if (text && !write_text(to_, *text)) return;
+      const auto text = may_go_on() ? find_text(digest) : std::nullopt;
+      all = text && all;
+      if (text && !write_text(to_, *text)) return false;
     }
-    (void)begun->commit();
+    return begun->commit() && all;
   }
 
   std::optional<StoredText> find_text(const Digest& digest) {

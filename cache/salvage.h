@@ -11,6 +11,7 @@ namespace laya::cache {
 struct Salvage {
   int64_t saved = 0;      ///< records copied
   bool complete = false;  ///< all of the source could be read
+  bool texts = false;     ///< every record copied so far has its common text
 };
 
 /// Copies the undamaged records of `from` to `to`, the newest first, until `deadline`, and the
