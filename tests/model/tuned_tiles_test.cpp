@@ -65,6 +65,21 @@ TEST_CASE("a choice of tiles is taken from a layer where the cache has none") {
   CHECK(plan.attn_out.multiply.variants.size() == 1);
 }
 
+TEST_CASE("a choice of tiles travels in a bundle, used as a layer or imported") {
+  const test::TempDir tuned, own;
+  const auto bundle = own.path() / "kernels.laya";
+  {
+    const auto store = open_store(tuned);
+    REQUIRE(store_tuned_tiles(*store, attn_out(), {{kAnyRows, {64, 32, 1, 1, false}}}, kBench));
+    REQUIRE(store->export_bundle(bundle, test::value_of(store->list()), {}));
+  }
+  const auto store = open_store(own);
+  cache::Layers layers({bundle}, {});
+  CHECK(find_tuned_tiles(*store, attn_out(), &layers).size() == 1);
+  CHECK(test::value_of(store->import_bundle(bundle)).added == 1);
+  CHECK(find_tuned_tiles(*store, attn_out()).size() == 1);
+}
+
 TEST_CASE("other dtypes and targets are not touched by a choice of tiles") {
   const test::TempDir directory;
   const auto store = open_store(directory);
