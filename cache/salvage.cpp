@@ -110,7 +110,7 @@ class Salvager {
   std::optional<StoredText> find_text(const Digest& digest) {
     for (const auto& read : {read_text, scan_for_text}) {
       const auto text = read(from_, digest);
-      if (text && *text && decode_text(**text)) return **text;
+      if (text && *text && decode_text(**text)) return *text;
     }
     return std::nullopt;
   }

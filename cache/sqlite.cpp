@@ -34,8 +34,8 @@ bool is_quota_used_up(sqlite3* handle) {
     sqlite3_file* file = nullptr;
     int error = 0;
     const bool known =
-        sqlite3_file_control(handle, "main", which, &file) == SQLITE_OK && file != nullptr &&
-        file->pMethods != nullptr &&
+        sqlite3_file_control(handle, "main", which, static_cast<void*>(&file)) == SQLITE_OK &&
+        file != nullptr && file->pMethods != nullptr &&
         file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error) == SQLITE_OK;
     if (known && error == EDQUOT) return true;
   }

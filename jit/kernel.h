@@ -52,7 +52,8 @@ class Kernel {
   template <class... Args>
   Result<void> launch(Stream& stream, const LaunchShape& shape, const Args&... args) const {
     static_assert((std::is_trivially_copyable_v<Args> && ...), "pass plain values and pointers");
-    const std::array<ArgRef, sizeof...(Args)> refs{ArgRef{&args, sizeof(Args)}...};
+    const std::array<ArgRef, sizeof...(Args)> refs{
+        ArgRef{static_cast<const void*>(&args), sizeof(Args)}...};
     return launch_args(stream, shape, refs);
   }
   Result<void> launch_args(Stream& stream, const LaunchShape& shape,

@@ -146,7 +146,8 @@ class Snapshot {
       std::filesystem::remove(entry.path());
     }
     std::ofstream(name_, std::ios::binary) << bytes_;
-    std::filesystem::permissions(name_, std::filesystem::perms(0600));
+    using std::filesystem::perms;
+    std::filesystem::permissions(name_, perms::owner_read | perms::owner_write);
   }
 
  private:
