@@ -26,7 +26,7 @@ struct StoredRecord {
   Digest checksum;             ///< checksum(*this)
 };
 
-/// The end of the keys of one or more records. No record has an empty one: that is not stored.
+/// The end of the keys of one or more records. An empty one is not stored.
 struct StoredText {
   Digest digest;      ///< digest_of() the plain text
   int64_t bytes = 0;  ///< its plain size
