@@ -176,10 +176,11 @@ Attempt<void> write_text(Connection& connection, const StoredText& text) {
 }
 
 Attempt<std::vector<Digest>> read_missing_texts(Connection& connection) {
+  const Digest not_stored = digest_of("");
   Query query(connection,
               "SELECT DISTINCT common FROM artifacts WHERE common <> ?1 "
               "AND NOT EXISTS (SELECT 1 FROM texts WHERE digest = common)",
-              Blob{bytes_of(digest_of(""))});
+              Blob{bytes_of(not_stored)});
   std::vector<Digest> missing;
   for (;;) {
     LAYA_ASSIGN(const bool found, query.step());
