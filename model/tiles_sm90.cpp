@@ -11,6 +11,8 @@ constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
 constexpr int64_t kProcessors = 132;
 constexpr int64_t kSharedBytes = 227 * 1024;  // that a block can have
 constexpr int64_t kMostStages = 24;
+constexpr int64_t kLongK = 2048;  // from here on products sum k in kChunks chunks
+constexpr int64_t kChunks = 4;
 constexpr std::string_view kSuffix = "_sm90";
 
 int64_t ceil_div(int64_t a, int64_t b) {
@@ -22,8 +24,10 @@ struct Product {
   int64_t n, k, parts;  // columns of out; columns of a and w; 2 for u and g, else 1
   int64_t unit;         // columns of a tile are a multiple of this
   bool has_long_end;    // results need much arithmetic
+  bool can_split;       // k among blocks
 
   int64_t out_columns(const ProductTile& t) const { return t.columns / parts; }
+  bool is_chunked() const { return k >= kLongK; }
   int64_t column_tiles(const ProductTile& t) const { return ceil_div(n, out_columns(t)); }
   int64_t slabs() const { return ceil_div(k, 64); }
 };
@@ -32,15 +36,15 @@ Product product_of(const jit::KernelSpec& base) {
   const int64_t k = int_param(base, "K");
   if (base.template_name() == "gemm_rope") {
     const int64_t head = int_param(base, "HEAD_DIM");
-    return {3 * int_param(base, "HEADS") * head, k, 1, head, true};
+    return {3 * int_param(base, "HEADS") * head, k, 1, head, true, false};
   }
   const int64_t parts = base.template_name() == "gemm_geglu" ? 2 : 1;
-  return {int_param(base, "N"), k, parts, 8 * parts, parts == 2};
+  return {int_param(base, "N"), k, parts, 8 * parts, parts == 2, parts == 1 && k >= kLongK};
 }
 
 /// Shared memory for results on their way out, see WarpWriter in product_sm90.cuh.
 int64_t staging_bytes(const Product& p, const ProductTile& t) {
-  const int64_t blocks = p.out_columns(t) / 8;
+  const int64_t blocks = p.out_columns(t) / t.split / 8;
   const int64_t pass = blocks > 12 && blocks % 2 == 0 ? blocks / 2 : blocks;
   return t.consumers * 1024 * (pass | 1);
 }
@@ -49,10 +53,21 @@ int64_t stage_bytes(const ProductTile& t) {
   return (t.rows + t.columns) * 128 + 16;
 }
 
+/// What blocks that split k send each other.
+int64_t exchange_bytes(const ProductTile& t) {
+  return t.split == 1 ? 0 : t.rows * t.columns * 4 + 16;
+}
+
+/// Slabs of k that a block multiplies for a tile.
+int64_t block_slabs(const Product& p, const ProductTile& t) {
+  return ceil_div(p.slabs(), t.split);
+}
+
 /// As many as there is room for; more than the work of all consumers' tiles are of no use.
 int64_t stages(const Product& p, const ProductTile& t) {
-  const int64_t room = (kSharedBytes - staging_bytes(p, t)) / stage_bytes(t);
-  const int64_t useful = p.slabs() * (t.shared ? 1 : t.consumers);
+  const int64_t room =
+      (kSharedBytes - staging_bytes(p, t) - exchange_bytes(t)) / stage_bytes(t);
+  const int64_t useful = block_slabs(p, t) * (t.shared ? 1 : t.consumers);
   return std::clamp<int64_t>(useful, 2, std::min(room, kMostStages));
 }
 
@@ -63,12 +78,13 @@ int64_t stages(const Product& p, const ProductTile& t) {
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   constexpr double kStart = 3650, kRound = 150;        // cycles
   constexpr double kBlockRate = 71, kChipRate = 5650;  // bytes per cycle from the L2 cache
+  constexpr double kExchange = 1000, kAddChunk = 200;  // cycles
   const double store_value = p.parts == 2 ? 22 : 9.4;  // cycles for a thread's value
   const double alignment = t.columns % 64 == 0   ? 1   // of tiles in the matrices
                            : t.columns % 32 == 0 ? 1.12
                                                  : 1.28;
   const auto bm = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
-  const int64_t blocks = ceil_div(rows, t.rows * t.cluster) * t.cluster * p.column_tiles(t);
+  const int64_t blocks = ceil_div(rows, t.rows * t.cluster) * t.cluster * p.column_tiles(t) * t.split;
   const auto rounds = static_cast<double>(ceil_div(blocks, kProcessors));
   const auto active = static_cast<double>(std::min(blocks, kProcessors));
   const bool takes_turns = t.consumers > 1 && !t.shared;
@@ -76,22 +92,33 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   const double multiply = bm / 64 * 4 * std::max(columns / 2, 32.0) * 1.32 * alignment * overlap;
   const double l2 = (bm + columns / static_cast<double>(t.cluster)) * 128 /
                     std::min(kBlockRate, kChipRate / active);
-  const double product = static_cast<double>(p.slabs()) * std::max(multiply, l2);
+  const double chunks = t.split > 1 ? kExchange : p.is_chunked() ? (kChunks - 1) * kAddChunk : 0;
+  const double product =
+      static_cast<double>(block_slabs(p, t)) * std::max(multiply, l2) + chunks;
   const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_value /
-                       static_cast<double>(t.shared ? t.consumers : 1);
+                       static_cast<double>((t.shared ? t.consumers : 1) * t.split);
   return kStart + rounds * (product + kRound) + (takes_turns ? 1 : rounds) * store;
 }
 
-/// At most 192 registers of a thread hold sums.
+/// A thread holds at most 192 sums, in chunks half as many, since it also holds a chunk's.
 std::vector<ProductTile> candidates(const Product& p) {
+  const int64_t most_sums = p.is_chunked() ? 96 : 192;
   std::vector<ProductTile> result;
+  const auto add = [&](const ProductTile& t) {
+    const int64_t sums = t.rows * t.columns / 128 / (t.shared ? t.consumers : 1);
+    if (sums <= (t.split > 1 ? 192 : most_sums)) result.push_back(t);
+  };
   for (int64_t columns = 8; columns <= 256; columns += columns < 32 ? 8 : 16) {
     if (columns % p.unit != 0) continue;
-    result.push_back({64, columns, 1, columns <= 64 ? 1 : 2, false});
+    add({64, columns, 1, columns <= 64 ? 1 : 2, false});
+    if (p.can_split && columns % (8 * kChunks) == 0 && columns <= 128) {
+      add({64, columns, 1, 1, true, kChunks});
+      add({128, columns, 1, 2, true, kChunks});
+    }
     if (columns < 64) continue;
     for (const int64_t cluster : {1, 2}) {
-      result.push_back({128, columns, cluster, 2, true});
-      if (columns <= 192) result.push_back({128, columns, cluster, 2, false});
+      add({128, columns, cluster, 2, true});
+      add({128, columns, cluster, 2, false});
     }
   }
   return result;
@@ -199,18 +226,19 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max
   const int64_t stage_count = stages(p, t);
   LaunchRule rule;
   rule.rows_per_block = t.rows * t.cluster;
-  rule.blocks_per_group = p.column_tiles(t) * t.cluster;
+  rule.blocks_per_group = p.column_tiles(t) * t.cluster * t.split;
   rule.threads = static_cast<uint32_t>(128 * (t.consumers + 1));
   rule.dynamic_shared_bytes =
-      static_cast<uint32_t>(stage_count * stage_bytes(t) + staging_bytes(p, t));
-  rule.max_blocks = kProcessors;
+      static_cast<uint32_t>(stage_count * stage_bytes(t) + staging_bytes(p, t) + exchange_bytes(t));
+  if (t.split == 1) rule.max_blocks = kProcessors;
   const int64_t box = p.parts == 2 ? t.columns / 2 : t.columns / t.cluster;
-  return {max_rows,
-          {param("BM", t.rows), param("BN", box), param("CLUSTER", t.cluster),
-           param("CONSUMERS", t.consumers), yes_no("SHARED", t.shared),
-           param("STAGES", stage_count), param("SPIN_LIMIT", 0)},
-          rule,
-          base.template_name() + std::string(kSuffix)};
+  std::vector<jit::Param> params = {
+      param("BM", t.rows),           param("BN", box),
+      param("CLUSTER", t.cluster),   param("CONSUMERS", t.consumers),
+      yes_no("SHARED", t.shared),    param("STAGES", stage_count),
+      param("SPIN_LIMIT", 0)};
+  if (base.template_name() == "gemm") params.push_back(param("SPLIT", t.split));
+  return {max_rows, std::move(params), rule, base.template_name() + std::string(kSuffix)};
 }
 
 std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64_t rows) {
@@ -235,7 +263,7 @@ Variant product_variant(const jit::KernelSpec& base, const ProductTile& t, int64
 
 std::optional<jit::KernelSpec> product_base(const jit::KernelSpec& variant) {
   constexpr std::string_view kTileParams[] = {"BM",     "BN",     "CLUSTER",   "CONSUMERS",
-                                              "SHARED", "STAGES", "SPIN_LIMIT"};
+                                              "SHARED", "STAGES", "SPIN_LIMIT", "SPLIT"};
   std::string name = variant.template_name();
   if (!name.starts_with("gemm") || !name.ends_with(kSuffix)) return std::nullopt;
   name.resize(name.size() - kSuffix.size());

@@ -12,7 +12,8 @@ namespace laya::model {
 /// geglu tile, u and g.
 struct ProductTile {
   int64_t rows, columns, cluster, consumers;
-  bool shared;  ///< the consumers share each tile; else they take tiles in turn
+  bool shared;        ///< the consumers share each tile; else they take tiles in turn
+  int64_t split = 1;  ///< blocks that split k: 1, or 4 for gemm_sm90 with K >= 2048
   bool operator==(const ProductTile&) const = default;
 };
 

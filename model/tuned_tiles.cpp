@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 /// Raised when the meaning of a field changes.
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr const char* kProducer = "laya bench kernels --tune";
 
 cache::Key key_of(const jit::KernelSpec& base) {
@@ -26,7 +26,8 @@ cache::Key key_of(const jit::KernelSpec& base) {
 Json to_json(const TunedTile& tuned) {
   const ProductTile& t = tuned.tile;
   return {{"max_rows", tuned.max_rows}, {"rows", t.rows},           {"columns", t.columns},
-          {"cluster", t.cluster},       {"consumers", t.consumers}, {"shared", t.shared}};
+          {"cluster", t.cluster},       {"consumers", t.consumers}, {"shared", t.shared},
+          {"split", t.split}};
 }
 
 /// Nothing where a field is missing or of another kind.
@@ -42,7 +43,7 @@ std::optional<TunedTile> from_json(const Json& json) {
   const auto shared = json.find("shared");
   if (!json.is_object() || !number("max_rows", tuned.max_rows) || !number("rows", t.rows) ||
       !number("columns", t.columns) || !number("cluster", t.cluster) ||
-      !number("consumers", t.consumers) || shared == json.end() || !shared->is_boolean()) {
+      !number("consumers", t.consumers) || !number("split", t.split) || shared == json.end() || !shared->is_boolean()) {
     return std::nullopt;
   }
   t.shared = shared->get<bool>();

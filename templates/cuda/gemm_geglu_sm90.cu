@@ -27,7 +27,7 @@
 #include "fast_gelu.cuh"
 #include "product_sm90.cuh"
 
-using Shape = ProductShape<BM, BN, 2, CLUSTER, CONSUMERS, SHARED, STAGES>;
+using Shape = ProductShape<BM, BN, 2, CLUSTER, CONSUMERS, SHARED, 1, STAGES>;
 using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
 using Writer = WarpWriter<T, BN>;
 using Tiles = TileList<Shape, BN, N>;
@@ -54,25 +54,10 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Shape::kThreads, 1)
     gemm_geglu_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
                     T* out, int rows) {
-  extern __shared__ __align__(1024) unsigned char shared[];
-  const u32 base = shared_window_address(shared);
-  Pipeline pipeline(base, a, w);
-  const Tiles tiles(rows);
-  if (threadIdx.x / 128 == CONSUMERS) {
-    if constexpr (CONSUMERS == 2) shrink_registers<24>();
-    if (threadIdx.x == CONSUMERS * 128) {
-      let_next_kernel_start();
-      pipeline.produce(a, w, tiles,
-                       [](const TilePosition& tile, int part) { return tile.column + part * N; });
-    }
-  } else {
-    if constexpr (CONSUMERS == 2) grow_registers<240>();
-    const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
-    pipeline.consume(
-        tiles, [](const TilePosition&, int) {},
-        [&](const TilePosition& tile, int row, const Pipeline::Sums& sums) {
-          store_tile(writer, sums, out, row, tile.column, rows);
-        });
-  }
-  pipeline.finish();
+  run_product<Pipeline, Writer>(
+      a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * N; },
+      [](const TilePosition&, int) {},
+      [&](const Writer& writer, const TilePosition& tile, int row, const Pipeline::Sums& sums) {
+        store_tile(writer, sums, out, row, tile.column, rows);
+      });
 }

@@ -32,7 +32,7 @@
 
 constexpr int N = 3 * HEADS * HEAD_DIM;
 
-using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, STAGES>;
+using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, 1, STAGES>;
 using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
 using Writer = WarpWriter<T, Shape::kColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
@@ -98,46 +98,31 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Shape::kThreads, 1)
     gemm_rope_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
                    const float* cos, const float* sin, const int* positions, T* qkv, int rows) {
-  extern __shared__ __align__(1024) unsigned char shared[];
-  const u32 base = shared_window_address(shared);
-  Pipeline pipeline(base, a, w);
-  const Tiles tiles(rows);
-  if (threadIdx.x / 128 == CONSUMERS) {
-    if constexpr (CONSUMERS == 2) shrink_registers<24>();
-    if (threadIdx.x == CONSUMERS * 128) {
-      let_next_kernel_start();
-      pipeline.produce(a, w, tiles,
-                       [](const TilePosition& tile, int part) { return tile.column + part * BN; });
-    }
-  } else {
-    if constexpr (CONSUMERS == 2) grow_registers<240>();
-    const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
-    // Where registers allow, the angles come during the product; else they would hold up the end.
-    constexpr bool kEarly = Shape::kGroupRows == 64;
-    Angles early[2];
-    const int lane_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-    pipeline.consume(
-        tiles,
-        [&](const TilePosition&, int row) {
-          if constexpr (kEarly) {
-            early[0].load(cos, sin, positions, row + lane_row, rows);
-            early[1].load(cos, sin, positions, row + lane_row + 8, rows);
-          }
-        },
-        [&](const TilePosition& tile, int row, Pipeline::Sums& sums) {
+  // Where registers allow, the angles come during the product; else they would hold up the end.
+  constexpr bool kEarly = Shape::kGroupRows == 64;
+  Angles early[2];
+  const int lane_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+  run_product<Pipeline, Writer>(
+      a, w, Tiles(rows),
+      [](const TilePosition& tile, int part) { return tile.column + part * BN; },
+      [&](const TilePosition&, int row) {
+        if constexpr (kEarly) {
+          early[0].load(cos, sin, positions, row + lane_row, rows);
+          early[1].load(cos, sin, positions, row + lane_row + 8, rows);
+        }
+      },
+      [&](const Writer& writer, const TilePosition& tile, int row, Pipeline::Sums& sums) {
 #pragma unroll
-          for (int i = 0; i < Shape::kGroupRows / 32; ++i) {
-            const int block = i / 2, half = i % 2;  // 64 rows; rows g or g + 8
-            if constexpr (kEarly) {
-              rotate_heads(sums[block], half, early[half], tile.column);
-            } else {
-              Angles late;
-              late.load(cos, sin, positions, row + block * 64 + lane_row + half * 8, rows);
-              rotate_heads(sums[block], half, late, tile.column);
-            }
+        for (int i = 0; i < Shape::kGroupRows / 32; ++i) {
+          const int block = i / 2, half = i % 2;  // 64 rows; rows g or g + 8
+          if constexpr (kEarly) {
+            rotate_heads(sums[block], half, early[half], tile.column);
+          } else {
+            Angles late;
+            late.load(cos, sin, positions, row + block * 64 + lane_row + half * 8, rows);
+            rotate_heads(sums[block], half, late, tile.column);
           }
-          store_tile(writer, sums, qkv, row, tile.column, rows);
-        });
-  }
-  pipeline.finish();
+        }
+        store_tile(writer, sums, qkv, row, tile.column, rows);
+      });
 }

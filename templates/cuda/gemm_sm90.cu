@@ -14,6 +14,7 @@
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
+//! param  SPLIT      int   1..4                   blocks that split k: 1, or 4 if K >= 2048
 //! param  STAGES     int   2..24                  slabs of 64 k in flight
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
@@ -24,17 +25,19 @@
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: C <= 256; rows of one
-// consumer times C <= 128 * 192.
+// consumer times C <= 128 * 192, for K >= 2048 half of that. SPLIT: CLUSTER is 1, consumers share
+// tiles, and C is a multiple of 8 * SPLIT.
 // Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / C) * CLUSTER, or fewer in multiples of
-// CLUSTER: best as many as there are multiprocessors; block.x = 128 * (CONSUMERS + 1).
+// CLUSTER: best as many as there are multiprocessors; times SPLIT and never fewer, if that is not 1.
+// block.x = 128 * (CONSUMERS + 1).
 // Dynamic shared memory: STAGES * ((BM + C) * 128 + 16) + CONSUMERS * 1024 * (b | 1) bytes, where
-// b = C / 8, halved if it is even and above 12.
+// b = C / SPLIT / 8, halved if it is even and above 12; and, if SPLIT is not 1, BM * C * 4 + 16.
 #include "fast_gelu.cuh"
 #include "product_sm90.cuh"
 
-using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, STAGES>;
+using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, SPLIT, STAGES>;
 using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
-using Writer = WarpWriter<T, Shape::kColumns>;
+using Writer = WarpWriter<T, Shape::kOutColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 
 __device__ inline float finish(float x, float offset) {
@@ -58,7 +61,7 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
       for (int block = 0; block < Writer::kBlocks; ++block) {
         const float* x = &sums[i][(pass * Writer::kBlocks + block) * 4];
         float2 b = make_float2(0, 0);
-        if (BIAS && (N % Shape::kColumns == 0 || column + block * 8 < N)) {
+        if (BIAS && (N % Shape::kOutColumns == 0 || column + block * 8 < N)) {
           b = *reinterpret_cast<const float2*>(bias + column + block * 8 + lane_column);
         }
         writer.put(block, pack2<T>(finish(x[0], b.x), finish(x[1], b.y)),
@@ -69,28 +72,15 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
   }
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Shape::kThreads, 1)
+extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1) __launch_bounds__(Shape::kThreads, 1)
     gemm_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
               const float* bias, T* out, int rows) {
-  extern __shared__ __align__(1024) unsigned char shared[];
-  const u32 base = shared_window_address(shared);
-  Pipeline pipeline(base, a, w);
-  const Tiles tiles(rows);
-  if (threadIdx.x / 128 == CONSUMERS) {
-    if constexpr (CONSUMERS == 2) shrink_registers<24>();
-    if (threadIdx.x == CONSUMERS * 128) {
-      let_next_kernel_start();
-      pipeline.produce(a, w, tiles,
-                       [](const TilePosition& tile, int part) { return tile.column + part * BN; });
-    }
-  } else {
-    if constexpr (CONSUMERS == 2) grow_registers<240>();
-    const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
-    pipeline.consume(
-        tiles, [](const TilePosition&, int) {},
-        [&](const TilePosition& tile, int row, const Pipeline::Sums& sums) {
-          store_tile(writer, sums, bias, out, row, tile.column, rows);
-        });
-  }
-  pipeline.finish();
+  run_product<Pipeline, Writer>(
+      a, w, Tiles(rows),
+      [](const TilePosition& tile, int part) { return tile.column + part * BN; },
+      [](const TilePosition&, int) {},
+      [&](const Writer& writer, const TilePosition& tile, int row, const Pipeline::Sums& sums) {
+        if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix
+        store_tile(writer, sums, bias, out, row, tile.column, rows);
+      });
 }

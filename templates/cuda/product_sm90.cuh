@@ -1,5 +1,5 @@
-// The matrix product of gemm_sm90 and gemm_geglu_sm90, all but the epilogue: blocks stay for the
-// whole product and work through a list of tiles. One thread of the last warpgroup, the producer,
+// The matrix product of gemm_sm90, gemm_rope_sm90 and gemm_geglu_sm90, all but the epilogue: blocks
+// stay for the whole product and work through a list of tiles. One thread of the last warpgroup, the producer,
 // copies slabs of 64 k of both operands into a ring of slots. The consumers, the other warpgroups,
 // either take tiles in turn, so that one multiplies while the other finishes and stores its tile;
 // slots are filled and freed in the order of the tiles. Or they share the rows of each tile, which
@@ -8,7 +8,10 @@
 // A cluster of blocks works on tiles below each other, in step: each block fetches its own rows of
 // a, and its share of w for all blocks of the cluster.
 //
-// Every sum is one chain over k in ascending order, 16 k at a time, in every tile shape.
+// The order of additions depends on K alone, in every tile shape: chunks of k, each summed in one
+// chain in ascending order, 16 k at a time, and then added to each other in that order. There is one
+// chunk for K < 2048, else there are four. So the blocks of a cluster may split k: each sums a chunk
+// of the same tile, then sends every block its share of the columns and finishes a share itself.
 #pragma once
 
 #include "dependent_launch.cuh"
@@ -16,9 +19,12 @@
 #include "warp_writer.cuh"
 #include "wgmma.cuh"
 
-/// A tile is BM rows x PARTS * BN columns; w is fetched in PARTS boxes of BN rows. SHARED:
-/// consumers share each tile.
-template <int BM, int BN, int PARTS, int CLUSTER, int CONSUMERS, bool SHARED, int STAGES>
+/// Chunks of k that are summed by themselves.
+__device__ constexpr int product_chunks(int k) { return k < 2048 ? 1 : 4; }
+
+/// A tile is BM rows x PARTS * BN columns; w is fetched in PARTS boxes of BN rows. CLUSTER: blocks
+/// that share w. SHARED: consumers share each tile. SPLIT: blocks that split k.
+template <int BM, int BN, int PARTS, int CLUSTER, int CONSUMERS, bool SHARED, int SPLIT, int STAGES>
 struct ProductShape {
   static constexpr int kTurns = SHARED ? 1 : CONSUMERS;  ///< consumers that take tiles in turn
   static constexpr int kSharers = CONSUMERS / kTurns;    ///< consumers of one tile
@@ -26,8 +32,12 @@ struct ProductShape {
   static_assert(kGroupRows % 64 == 0, "a warpgroup multiplies 64 rows at a time");
   static_assert(BN % 8 == 0, "boxes of w begin at multiples of 1,024 bytes");
   static_assert(PARTS % CLUSTER == 0, "the blocks of a cluster fetch equally many parts of w");
+  static_assert(SPLIT == 1 || (CLUSTER == 1 && kTurns == 1), "a split tile is all that a block has");
+  static_assert(PARTS * BN % (8 * SPLIT) == 0, "blocks finish equal shares of the columns");
   static constexpr int kRows = BM, kPartRows = BN, kParts = PARTS, kColumns = PARTS * BN;
+  static constexpr int kOutColumns = kColumns / SPLIT;  ///< that a block finishes
   static constexpr int kCluster = CLUSTER, kConsumers = CONSUMERS, kStages = STAGES;
+  static constexpr int kSplit = SPLIT;
   static constexpr int kThreads = (CONSUMERS + 1) * 128;
   static constexpr u32 kBytesA = BM * 128, kPartBytes = BN * 128;
   static constexpr u32 kSlotBytes = kBytesA + PARTS * kPartBytes;
@@ -47,7 +57,7 @@ class TileList {
 
   /// False behind the last tile.
   __device__ bool get(int index, TilePosition& tile) const {
-    const int number = (blockIdx.x + index * gridDim.x) / Shape::kCluster;
+    const int number = (blockIdx.x + index * gridDim.x) / (Shape::kCluster * Shape::kSplit);
     const int groups = (rows_ + kGroupRows - 1) / kGroupRows;
     if (number >= groups * kColumnTiles) return false;
     const int band = number / (kBand * kColumnTiles);
@@ -66,14 +76,16 @@ class TileList {
   int rows_;
 };
 
-template <class Elem, class Shape, int K, int SpinLimit>
+template <class Elem, class Tile, int K, int SpinLimit>
 class ProductPipeline {
  public:
-  static constexpr int kSlabs = (K + 63) / 64;
-  using Sums = float[Shape::kGroupRows / 64][Shape::kColumns / 2];  ///< of one thread
+  using Shape = Tile;
+  using Sums = float[Shape::kGroupRows / 64][Shape::kOutColumns / 2];  ///< of one thread
 
-  /// Shared memory: the slots, then the barriers.
-  static constexpr u32 kBytes = Shape::kStages * (Shape::kSlotBytes + 16);
+  /// Shared memory: the slots, what the blocks that split k send each other, the barriers.
+  static constexpr u32 kExchangeBytes = Shape::kSplit > 1 ? Shape::kRows * Shape::kColumns * 4 : 0;
+  static constexpr u32 kBytes =
+      Shape::kStages * (Shape::kSlotBytes + 16) + (Shape::kSplit > 1 ? kExchangeBytes + 16 : 0);
 
   /// `shared`: kBytes, aligned to 1,024. All threads of the block; returns when the whole cluster
   /// is ready.
@@ -88,20 +100,23 @@ class ProductPipeline {
         // Each warp that reads the slot, in each block.
         init_barrier(empty(i), 4 * Shape::kSharers * Shape::kCluster);
       }
+      if constexpr (Shape::kSplit > 1) init_barrier(exchanged(), 1);
       publish_barriers();
     }
     sync_blocks();
   }
 
   /// At the end, by all threads: no block may leave while another still arrives at its barriers.
-  __device__ void finish() const { sync_blocks(); }
+  __device__ void finish() const {
+    if constexpr (Shape::kCluster > 1) sync_cluster();
+  }
 
   /// The producer's work, one thread. `w_row(tile, part)` is the row of w where a part begins.
   template <class Tiles, class WRow>
   __device__ void produce(const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                           const WRow& w_row) {
-    constexpr int kAhead = kSlabs < Shape::kStages ? kSlabs : Shape::kStages;
     const u32 rank = Shape::kCluster > 1 ? cluster_rank() : 0;
+    const int first_slab = this->first_slab(), slabs = this->slabs();
     const auto load_w = [&](const TilePosition& tile, int slab) {
       expect_bytes(full(slot_), Shape::kSlotBytes);
 #pragma unroll
@@ -119,13 +134,15 @@ class ProductPipeline {
     TilePosition tile;
     int ahead = 0;  // slots that already have their part of w: no kernel writes weights
     if (tiles.get(0, tile)) {
-      for (; ahead < kAhead; ++ahead, advance(1)) load_w(tile, ahead);
+      for (; ahead < min(slabs, Shape::kStages); ++ahead, advance(1)) {
+        load_w(tile, first_slab + ahead);
+      }
     }
     slot_ = 0, parity_ = 0;
     wait_for_kernels_before();
     for (int index = 0; tiles.get(index, tile); ++index) {
 #pragma unroll 1
-      for (int slab = 0; slab < kSlabs; ++slab, advance(1)) {
+      for (int slab = first_slab; slab < first_slab + slabs; ++slab, advance(1)) {
         if (ahead > 0) {
           --ahead;
         } else {
@@ -150,7 +167,11 @@ class ProductPipeline {
     for (int index = turn; tiles.get(index, tile); index += Shape::kTurns) {
       begin_tile(tile, tile.row + row);
       if (index > 0) wait_for_turn(turn);
-      multiply_tile(row, sums);
+      if constexpr (Shape::kSplit > 1) {
+        multiply_split_tile(row, tile, sums);
+      } else {
+        multiply_tile(row, sums);
+      }
       TilePosition next;
       if (tiles.get(index + 1, next)) pass_turn((turn + 1) % Shape::kTurns);
       advance((Shape::kTurns - 1) * kSlabs);
@@ -159,6 +180,12 @@ class ProductPipeline {
   }
 
  private:
+  static constexpr int kSlabs = (K + 63) / 64;
+  static constexpr int kChunks = product_chunks(K);
+  static constexpr int kChunkSlabs = (kSlabs + kChunks - 1) / kChunks;
+  static constexpr int kBlocks = Shape::kGroupRows / 64;
+  static_assert(Shape::kSplit == 1 || Shape::kSplit == kChunks, "a block sums one chunk");
+
   /// Consumers multiply one after the other. Who ran ahead by a whole round of the ring could not
   /// tell the phase it waits for from the one before: a barrier knows but their parity.
   __device__ static void wait_for_turn(int turn) {
@@ -170,10 +197,68 @@ class ProductPipeline {
 
   /// The product of the next tile in the ring, from `row` of the tile on.
   __device__ void multiply_tile(int row, Sums& sums) {
-    constexpr int kBlocks = Shape::kGroupRows / 64;
+    multiply_slabs(row, kChunkSlabs, sums);
+#pragma unroll 1
+    for (int chunk = 1; chunk < kChunks; ++chunk) {
+      Sums more;
+      multiply_slabs(row, min(kChunkSlabs, kSlabs - chunk * kChunkSlabs), more);
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+        for (int j = 0; j < Shape::kColumns / 2; ++j) sums[i][j] += more[i][j];
+      }
+    }
+  }
+
+  /// This block's chunk of the only tile; then the sums of its share of the columns, from where
+  /// `tile` is moved to. A thread's sums go to the same thread of the blocks that finish them, and
+  /// arrive at their barriers.
+  __device__ void multiply_split_tile(int row, TilePosition& tile, Sums& sums) {
+    constexpr int kFours = Shape::kOutColumns / 8;  // sums of a thread in a share, for 64 rows
+    const u32 rank = cluster_rank();
+    // Where a thread finds four sums of chunk `chunk`.
+    const auto exchange = [&](int chunk, int i, int j) {
+      return ring_ + Shape::kStages * Shape::kSlotBytes +
+             (((chunk * kBlocks + i) * kFours + j) * 128 * Shape::kConsumers + threadIdx.x) * 16;
+    };
+    if (threadIdx.x == 0) expect_bytes(exchanged(), kExchangeBytes);
+    float chunk[kBlocks][Shape::kColumns / 2];
+    multiply_slabs(row, slabs(), chunk);
+#pragma unroll
+    for (int to = 0; to < Shape::kSplit; ++to) {
+      const u32 barrier = remote_address(exchanged(), to);
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+        for (int j = 0; j < kFours; ++j) {
+          send(remote_address(exchange(rank, i, j), to), &chunk[i][(to * kFours + j) * 4], barrier);
+        }
+      }
+    }
+    wait_phase<SpinLimit>(exchanged(), 0);
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+      for (int j = 0; j < kFours; ++j) {
+        float* sum = &sums[i][j * 4];
+        load4_shared(exchange(0, i, j), sum);
+#pragma unroll
+        for (int part = 1; part < Shape::kSplit; ++part) {
+          float more[4];
+          load4_shared(exchange(part, i, j), more);
+#pragma unroll
+          for (int x = 0; x < 4; ++x) sum[x] += more[x];
+        }
+      }
+    }
+    tile.column += rank * Shape::kOutColumns;
+  }
+
+  /// The chain over the next `count` slabs in the ring.
+  __device__ void multiply_slabs(int row, int count, float (&sums)[kBlocks][Shape::kColumns / 2]) {
     int last = 0;
 #pragma unroll 1
-    for (int slab = 0; slab < kSlabs; ++slab, advance(1)) {
+    for (int slab = 0; slab < count; ++slab, advance(1)) {
       wait_phase<SpinLimit>(full(slot_), parity_);
       const u64 a = k_major_operand(slot_address() + row * 128);
       const u64 w = k_major_operand(slot_address() + Shape::kBytesA);
@@ -201,9 +286,20 @@ class ProductPipeline {
     release(last);
   }
 
-  __device__ u32 barriers() const { return ring_ + Shape::kStages * Shape::kSlotBytes; }
+  /// The slabs of k that this block multiplies.
+  __device__ static int first_slab() {
+    return Shape::kSplit > 1 ? static_cast<int>(cluster_rank()) * kChunkSlabs : 0;
+  }
+  __device__ static int slabs() {
+    return Shape::kSplit > 1 ? min(kChunkSlabs, kSlabs - first_slab()) : kSlabs;
+  }
+
+  __device__ u32 barriers() const {
+    return ring_ + Shape::kStages * Shape::kSlotBytes + kExchangeBytes;
+  }
   __device__ u32 full(int slot) const { return barriers() + slot * 8; }
   __device__ u32 empty(int slot) const { return barriers() + (Shape::kStages + slot) * 8; }
+  __device__ u32 exchanged() const { return barriers() + 2 * Shape::kStages * 8; }
   __device__ u32 slot_address() const { return ring_ + slot_ * Shape::kSlotBytes; }
 
   __device__ void advance(int slabs) {
@@ -223,7 +319,7 @@ class ProductPipeline {
   }
 
   __device__ static void sync_blocks() {
-    if constexpr (Shape::kCluster > 1) {
+    if constexpr (Shape::kCluster * Shape::kSplit > 1) {
       sync_cluster();
     } else {
       __syncthreads();
@@ -234,3 +330,29 @@ class ProductPipeline {
   int slot_ = 0;
   u32 parity_ = 0;  ///< of the ring's current round
 };
+
+/// The whole kernel; what a product does with its sums is in `begin_tile(tile, first_row)`,
+/// `store_tile(writer, tile, first_row, sums)` and `w_row(tile, part)`, see ProductPipeline.
+template <class Pipeline, class Writer, class Tiles, class WRow, class BeginTile, class StoreTile>
+__device__ inline void run_product(const TensorMap& a, const TensorMap& w, const Tiles& tiles,
+                                   const WRow& w_row, const BeginTile& begin_tile,
+                                   const StoreTile& store_tile) {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  constexpr int kConsumers = Pipeline::Shape::kConsumers;
+  const u32 base = shared_window_address(shared);
+  Pipeline pipeline(base, a, w);
+  if (threadIdx.x / 128 == kConsumers) {
+    if constexpr (kConsumers == 2) shrink_registers<24>();
+    if (threadIdx.x == kConsumers * 128) {
+      let_next_kernel_start();
+      pipeline.produce(a, w, tiles, w_row);
+    }
+  } else {
+    if constexpr (kConsumers == 2) grow_registers<240>();
+    const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
+    pipeline.consume(tiles, begin_tile, [&](const TilePosition& tile, int row, auto& sums) {
+      store_tile(writer, tile, row, sums);
+    });
+  }
+  pipeline.finish();
+}

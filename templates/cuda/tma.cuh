@@ -125,6 +125,23 @@ __device__ inline u32 remote_address(u32 address, u32 rank) {
   return result;
 }
 
+/// Writes 4 values to 16 aligned bytes of any block of the cluster and reports them to a barrier of
+/// that block; both are a remote_address(). Who waits for the barrier sees them.
+__device__ inline void send(u32 to, const float* x, u32 barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
+      "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+      "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(barrier)
+      : "memory");
+}
+
+__device__ inline void load4_shared(u32 from, float* x) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+               : "r"(from)
+               : "memory");
+}
+
 /// A barrier of all threads of the cluster. Publishes nothing but what publish_barriers() does.
 __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");

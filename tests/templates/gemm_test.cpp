@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "model/tiles_sm90.h"
 #include "tests/templates/harness.h"
 #include "tests/templates/reference.h"
 
@@ -84,9 +85,8 @@ void check_product(Harness& on, const model::Op& op, const DeviceArray& a, int64
   }
 }
 
-void check_gemm(Harness& on, DType dtype, const Shape& shape) {
+void check_gemm(Harness& on, const model::Op& op, DType dtype, const Shape& shape) {
   const auto& [n, k, with_bias, activation] = shape;
-  const model::Op op = model::gemm_op(on.target(), dtype, n, k, with_bias, activation);
   CAPTURE(op.variants.front().spec.to_string());
   Random random(static_cast<uint64_t>(n * k));
   // Outputs of order 1 whatever k is.
@@ -107,6 +107,28 @@ void check_gemm(Harness& on, DType dtype, const Shape& shape) {
                 [&](const model::Variant& variant, void* from, int rows, const DeviceArray& out) {
                   on.run(variant, rows, from, device_w, bias_address, out, rows);
                 });
+}
+
+model::Op gemm_op(const Harness& on, DType dtype, const Shape& s) {
+  return model::gemm_op(on.target(), dtype, s.n, s.k, s.bias, s.activation);
+}
+
+/// The same product in tiles of every kind that Hopper has, whatever would be chosen.
+model::Op with_all_kinds_of_tiles(const model::Op& op) {
+  const auto base = model::product_base(op.variants.front().spec);
+  model::Op all;
+  const model::ProductTile kinds[] = {
+      {64, 16, 1, 1, false},    // one consumer
+      {64, 80, 1, 2, false},    // two that take tiles in turn
+      {128, 96, 2, 2, true},    // two blocks that share w, consumers that share rows
+      {128, 64, 2, 2, false},   // the same, in turn
+      {64, 32, 1, 1, true, 4},  // four blocks that split k
+      {64, 96, 1, 1, true, 4},  {128, 128, 1, 2, true, 4}};
+  for (const model::ProductTile& tile : kinds) {
+    if (tile.split > 1 && model::int_param(*base, "K") < 2048) continue;
+    all.variants.push_back(model::product_variant(*base, tile, INT64_MAX));
+  }
+  return all;
 }
 
 struct GegluShape {
@@ -148,15 +170,30 @@ DEVICE_TEST("gemm: every row is right, whatever shares the batch and whatever th
   std::vector<model::Op> ops;
   for (const DType dtype : on.dtypes()) {
     for (const Shape& s : kShapes) {
-      if (!is_wanted(on, s)) continue;
-      ops.push_back(model::gemm_op(on.target(), dtype, s.n, s.k, s.bias, s.activation));
+      if (is_wanted(on, s)) ops.push_back(gemm_op(on, dtype, s));
     }
   }
   on.prepare(ops);
   for (const DType dtype : on.dtypes()) {
     for (const Shape& shape : kShapes) {
-      if (is_wanted(on, shape)) check_gemm(on, dtype, shape);
+      if (!is_wanted(on, shape)) continue;
+      check_gemm(on, gemm_op(on, dtype, shape), dtype, shape);
     }
+  }
+}
+
+DEVICE_TEST("gemm: Hopper's tiles of every kind give the same bits, also where blocks split k") {
+  if (on.target().name != "sm_90a") return;
+  constexpr Shape kRagged[] = {{200, 2120, true, Activation::kGelu},  // the last slab is short
+                               {104, 4096, false, Activation::kNone},
+                               {328, 328, true, Activation::kRelu}};
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    std::vector<model::Op> ops;
+    for (const Shape& shape : kRagged) {
+      ops.push_back(with_all_kinds_of_tiles(gemm_op(on, dtype, shape)));
+    }
+    on.prepare(ops);
+    for (size_t i = 0; i < ops.size(); ++i) check_gemm(on, ops[i], dtype, kRagged[i]);
   }
 }
 

@@ -49,7 +49,12 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
   const jit::KernelSpec plain = gemm("bf16", 768, 768, "no", "none");
   const jit::KernelSpec relu = gemm("fp16", 3072, 768, "yes", "relu");
   const jit::KernelSpec ragged = gemm("bf16", 200, 136, "yes", "gelu");
+  const jit::KernelSpec long_k = gemm("fp16", 1024, 2624, "no", "none");
   std::vector<jit::KernelSpec> specs = {
+      with_tile(long_k, model::product_tile(long_k, {64, 64, 1, 1, true, 4}, INT64_MAX)),
+      with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true, 4}, INT64_MAX)),
+      with_tile(long_k, model::product_tile(long_k, {128, 192, 1, 2, true}, INT64_MAX)),
+      with_tile(long_k, model::product_tile(long_k, {128, 96, 2, 2, false}, INT64_MAX)),
       with_tile(plain, model::product_tile(plain, {64, 8, 1, 1, false}, INT64_MAX)),
       with_tile(relu, model::product_tile(relu, {128, 192, 2, 2, false}, INT64_MAX)),
       with_tile(plain, model::product_tile(plain, {128, 256, 2, 2, true}, INT64_MAX)),
