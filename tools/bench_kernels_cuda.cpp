@@ -87,7 +87,9 @@ std::string tile_text(const model::Variant& variant) {
   for (const char* name : {"BM", "BN", "CLUSTER", "CONSUMERS", "STAGES"}) {
     text += (text.empty() ? " tile " : ",") + std::to_string(model::int_param(variant.spec, name));
   }
-  return text + (model::word_param(variant.spec, "SHARED") == "yes" ? ",shared" : "");
+  if (model::word_param(variant.spec, "SHARED") == "yes") text += ",shared";
+  const bool can_split = variant.spec.template_name() == "gemm_sm90";
+  return text + (can_split && model::int_param(variant.spec, "SPLIT") > 1 ? ",split" : "");
 }
 
 class KernelBench {

@@ -82,6 +82,15 @@ class ProductPipeline {
   using Shape = Tile;
   using Sums = float[Shape::kGroupRows / 64][Shape::kOutColumns / 2];  ///< of one thread
 
+  static constexpr int kSlabs = (K + 63) / 64;
+  static constexpr int kChunks = product_chunks(K);
+  static constexpr int kChunkSlabs = (kSlabs + kChunks - 1) / kChunks;
+  static_assert(Shape::kSplit == 1 || Shape::kSplit == kChunks, "a block sums one chunk");
+  /// Whether the ring holds the slabs of one tile and nothing else.
+  static constexpr bool kFitsRing =
+      Shape::kTurns == 1 && Shape::kStages == (Shape::kSplit > 1 ? kChunkSlabs : kSlabs);
+  static constexpr int kProducers = kFitsRing ? 4 : 1;
+
   /// Shared memory: the slots, what the blocks that split k send each other, the barriers.
   static constexpr u32 kExchangeBytes = Shape::kSplit > 1 ? Shape::kRows * Shape::kColumns * 4 : 0;
   static constexpr u32 kBytes =
@@ -111,9 +120,9 @@ class ProductPipeline {
     if constexpr (Shape::kCluster > 1) sync_cluster();
   }
 
-  /// The producer's work, one thread. `w_row(tile, part)` is the row of w where a part begins.
+  /// The work of one producer, a thread. `w_row(tile, part)` is the row of w where a part begins.
   template <class Tiles, class WRow>
-  __device__ void produce(const TensorMap& a, const TensorMap& w, const Tiles& tiles,
+  __device__ void produce(int producer, const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                           const WRow& w_row) {
     const u32 rank = Shape::kCluster > 1 ? cluster_rank() : 0;
     const int first_slab = this->first_slab(), slabs = this->slabs();
@@ -122,34 +131,39 @@ class ProductPipeline {
 #pragma unroll
       for (int i = 0; i < Shape::kParts / Shape::kCluster; ++i) {
         const int part = i * Shape::kCluster + rank;
-        const u32 to = slot_address() + Shape::kBytesA + part * Shape::kPartBytes;
+        const u32 to = slot_address(slot_) + Shape::kBytesA + part * Shape::kPartBytes;
+        const int k = (first_slab + slab) * 64;
         if constexpr (Shape::kCluster > 1) {
-          load_box_to_cluster(to, w, w_row(tile, part), slab * 64, full(slot_),
-                              (1 << Shape::kCluster) - 1);
+          load_box_to_cluster(to, w, w_row(tile, part), k, full(slot_), (1 << Shape::kCluster) - 1);
         } else {
-          load_box(to, w, w_row(tile, part), slab * 64, full(slot_));
+          load_box(to, w, w_row(tile, part), k, full(slot_));
         }
       }
     };
     TilePosition tile;
     int ahead = 0;  // slots that already have their part of w: no kernel writes weights
+    slot_ = producer;
     if (tiles.get(0, tile)) {
-      for (; ahead < min(slabs, Shape::kStages); ++ahead, advance(1)) {
-        load_w(tile, first_slab + ahead);
-      }
+      for (; slot_ < min(slabs, Shape::kStages); ++ahead, slot_ += kProducers) load_w(tile, slot_);
     }
-    slot_ = 0, parity_ = 0;
+    slot_ = producer;
     wait_for_kernels_before();
     for (int index = 0; tiles.get(index, tile); ++index) {
+      if constexpr (kFitsRing) slot_ = producer, parity_ = index & 1;
 #pragma unroll 1
-      for (int slab = first_slab; slab < first_slab + slabs; ++slab, advance(1)) {
+      for (int slab = producer; slab < slabs; slab += kProducers) {
         if (ahead > 0) {
           --ahead;
         } else {
           wait_phase<SpinLimit>(empty(slot_), parity_ ^ 1);
           load_w(tile, slab);
         }
-        load_box(slot_address(), a, tile.row, slab * 64, full(slot_));
+        load_box(slot_address(slot_), a, tile.row, (first_slab + slab) * 64, full(slot_));
+        if constexpr (kFitsRing) {
+          slot_ += kProducers;
+        } else {
+          next_slot();
+        }
       }
     }
   }
@@ -173,18 +187,19 @@ class ProductPipeline {
         multiply_tile(row, sums);
       }
       TilePosition next;
-      if (tiles.get(index + 1, next)) pass_turn((turn + 1) % Shape::kTurns);
+      if (tiles.get(index + 1, next)) {
+        pass_turn((turn + 1) % Shape::kTurns);
+        if constexpr (kFitsRing) {
+          for (int slot = 0; slot < Shape::kStages; ++slot) release(slot);
+        }
+      }
       advance((Shape::kTurns - 1) * kSlabs);
       store_tile(tile, tile.row + row, sums);
     }
   }
 
  private:
-  static constexpr int kSlabs = (K + 63) / 64;
-  static constexpr int kChunks = product_chunks(K);
-  static constexpr int kChunkSlabs = (kSlabs + kChunks - 1) / kChunks;
   static constexpr int kBlocks = Shape::kGroupRows / 64;
-  static_assert(Shape::kSplit == 1 || Shape::kSplit == kChunks, "a block sums one chunk");
 
   /// Consumers multiply one after the other. Who ran ahead by a whole round of the ring could not
   /// tell the phase it waits for from the one before: a barrier knows but their parity.
@@ -256,34 +271,53 @@ class ProductPipeline {
 
   /// The chain over the next `count` slabs in the ring.
   __device__ void multiply_slabs(int row, int count, float (&sums)[kBlocks][Shape::kColumns / 2]) {
-    int last = 0;
-#pragma unroll 1
-    for (int slab = 0; slab < count; ++slab, advance(1)) {
-      wait_phase<SpinLimit>(full(slot_), parity_);
-      const u64 a = k_major_operand(slot_address() + row * 128);
-      const u64 w = k_major_operand(slot_address() + Shape::kBytesA);
-#pragma unroll
-      for (int i = 0; i < kBlocks; ++i) pin(sums[i]);
-      fence_products();
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-#pragma unroll
-        for (int i = 0; i < kBlocks; ++i) {
-          multiply<Elem, Shape::kColumns>(sums[i], a + (i * 64 * 128 + k * 32) / 16,
-                                          w + k * 32 / 16, k > 0 || slab > 0);
-        }
+    pin_all(sums);
+    if constexpr (kFitsRing) {
+#pragma unroll 4
+      for (int slot = 0; slot < Shape::kStages; ++slot) {
+        if (Shape::kSplit > 1 && slot == count) break;
+        wait_phase<SpinLimit>(full(slot), parity_);
+        multiply_slab(row, slot, slot > 0, sums);
+        commit_products();
       }
-      commit_products();
-#pragma unroll
-      for (int i = 0; i < kBlocks; ++i) pin(sums[i]);
-      wait_for_products<1>();  // the slab before has been read
-      if (slab > 0) release(last);
-      last = slot_;
+      parity_ ^= 1;
+    } else {
+      int last = 0;
+#pragma unroll 1
+      for (int slab = 0; slab < count; ++slab, next_slot()) {
+        wait_phase<SpinLimit>(full(slot_), parity_);
+        multiply_slab(row, slot_, slab > 0, sums);
+        commit_products();
+        wait_for_products<1>();  // the slab before has been read
+        if (slab > 0) release(last);
+        last = slot_;
+      }
+      wait_for_products<0>();
+      release(last);
     }
     wait_for_products<0>();
+    pin_all(sums);
+  }
+
+  /// Starts the products of the slab in a slot.
+  __device__ void multiply_slab(int row, int slot, int add,
+                                float (&sums)[kBlocks][Shape::kColumns / 2]) const {
+    const u64 a = k_major_operand(slot_address(slot) + row * 128);
+    const u64 w = k_major_operand(slot_address(slot) + Shape::kBytesA);
+    fence_products();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+        multiply<Elem, Shape::kColumns>(sums[i], operand_at(a, i * 64 * 128 + k * 32),
+                                        operand_at(w, k * 32), k > 0 || add);
+      }
+    }
+  }
+
+  __device__ static void pin_all(float (&sums)[kBlocks][Shape::kColumns / 2]) {
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) pin(sums[i]);
-    release(last);
   }
 
   /// The slabs of k that this block multiplies.
@@ -300,7 +334,11 @@ class ProductPipeline {
   __device__ u32 full(int slot) const { return barriers() + slot * 8; }
   __device__ u32 empty(int slot) const { return barriers() + (Shape::kStages + slot) * 8; }
   __device__ u32 exchanged() const { return barriers() + 2 * Shape::kStages * 8; }
-  __device__ u32 slot_address() const { return ring_ + slot_ * Shape::kSlotBytes; }
+  __device__ u32 slot_address(int slot) const { return ring_ + slot * Shape::kSlotBytes; }
+
+  __device__ void next_slot() {
+    if (++slot_ == Shape::kStages) slot_ = 0, parity_ ^= 1;
+  }
 
   __device__ void advance(int slabs) {
     const int next = slot_ + slabs;
@@ -339,13 +377,15 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
                                    const StoreTile& store_tile) {
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr int kConsumers = Pipeline::Shape::kConsumers;
-  const u32 base = shared_window_address(shared);
+  u32 base = shared_window_address(shared);
+  asm volatile("" : "+r"(base));  // else it is computed again for every slab
   Pipeline pipeline(base, a, w);
   if (threadIdx.x / 128 == kConsumers) {
     if constexpr (kConsumers == 2) shrink_registers<24>();
-    if (threadIdx.x == kConsumers * 128) {
-      let_next_kernel_start();
-      pipeline.produce(a, w, tiles, w_row);
+    const int producer = threadIdx.x / 32 - kConsumers * 4;
+    if (threadIdx.x % 32 == 0 && producer < Pipeline::kProducers) {
+      if (producer == 0) let_next_kernel_start();
+      pipeline.produce(producer, a, w, tiles, w_row);
     }
   } else {
     if constexpr (kConsumers == 2) grow_registers<240>();

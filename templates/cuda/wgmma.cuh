@@ -59,6 +59,11 @@ __device__ inline u64 n_major_operand(u32 address) {
   return kSwizzle128 | u64{1024 / 16} << 32 | u64{1024 / 16} << 16 | (address & 0x3ffff) / 16;
 }
 
+/// The operand that begins `bytes` further on: a sum of 32 bits, which is all that addresses need.
+__device__ inline u64 operand_at(u64 operand, u32 bytes) {
+  return operand >> 32 << 32 | (static_cast<u32>(operand) + bytes / 16);
+}
+
 // Lists of 4 registers times the number of column blocks, for constraints and for the instruction.
 #define LAYA_F(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define LAYA_D1 LAYA_F(0)
