@@ -43,6 +43,10 @@ struct ProductShape {
   static constexpr u32 kSlotBytes = kBytesA + PARTS * kPartBytes;
 };
 
+/// The same for all threads of a warp, and known to be, so that what follows from it is computed
+/// once for the warp.
+__device__ inline int warp_index() { return __shfl_sync(~0u, threadIdx.x / 32, 0); }
+
 /// First row and column of a tile of the output.
 struct TilePosition {
   int row, column;
@@ -144,6 +148,7 @@ class ProductPipeline {
     int ahead = 0;  // slots that already have their part of w: no kernel writes weights
     slot_ = producer;
     if (tiles.get(0, tile)) {
+#pragma unroll 1
       for (; slot_ < min(slabs, Shape::kStages); ++ahead, slot_ += kProducers) load_w(tile, slot_);
     }
     slot_ = producer;
@@ -173,7 +178,7 @@ class ProductPipeline {
   template <class Tiles, class BeginTile, class StoreTile>
   __device__ void consume(const Tiles& tiles, const BeginTile& begin_tile,
                           const StoreTile& store_tile) {
-    const int group = threadIdx.x / 128;
+    const int group = warp_index() / 4;
     const int turn = group % Shape::kTurns, row = group / Shape::kTurns * Shape::kGroupRows;
     Sums sums;
     TilePosition tile;
@@ -380,15 +385,15 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
   u32 base = shared_window_address(shared);
   asm volatile("" : "+r"(base));  // else it is computed again for every slab
   Pipeline pipeline(base, a, w);
-  if (threadIdx.x / 128 == kConsumers) {
-    if constexpr (kConsumers == 2) shrink_registers<24>();
-    const int producer = threadIdx.x / 32 - kConsumers * 4;
+  if (warp_index() / 4 == kConsumers) {
+    if constexpr (kConsumers == 2) shrink_registers<40>();
+    const int producer = warp_index() - kConsumers * 4;
     if (threadIdx.x % 32 == 0 && producer < Pipeline::kProducers) {
       if (producer == 0) let_next_kernel_start();
-      pipeline.produce(producer, a, w, tiles, w_row);
+      pipeline.produce(Pipeline::kProducers == 1 ? 0 : producer, a, w, tiles, w_row);
     }
   } else {
-    if constexpr (kConsumers == 2) grow_registers<240>();
+    if constexpr (kConsumers == 2) grow_registers<232>();
     const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
     pipeline.consume(tiles, begin_tile, [&](const TilePosition& tile, int row, auto& sums) {
       store_tile(writer, tile, row, sums);
