@@ -44,7 +44,8 @@ std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, int64_t parts) {
   const bool is_fp32 = word_param(base, "T") == "fp32";
   const bool is_turing = jit::compute_capability(base.target()) < 80;  // 64 KiB, no async copies
   const GemmTile tiny{32, 32, 16, 16, is_turing ? 2 : 6};
-  const GemmTile nano{16, 32, 16, 16, 8};  // of fp32: few sums for each thread, whose chain is long
+  // Of fp32: two sums for each thread, since a sum is one long chain, and all there is in flight.
+  const GemmTile nano = parts == 1 ? GemmTile{16, 16, 8, 8, 24} : GemmTile{16, 32, 16, 16, 8};
   const GemmTile small{64, 64, 32, 32, is_turing ? 2 : 4};
   const GemmTile large = is_turing ? GemmTile{128, 64, is_fp32 ? 32 : 64, 32, 2}
                          : is_fp32 ? GemmTile{128, 128, 32, 64, 3}

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
 constexpr int64_t kProcessors = 132;
+constexpr int64_t kSplitProcessors = 112;  // of a cluster of 4 all blocks are in one part of the chip
 constexpr int64_t kSharedBytes = 227 * 1024;  // that a block can have
 constexpr int64_t kMostStages = 24;
 constexpr int64_t kLongK = 2048;  // from here on products sum k in kChunks chunks
@@ -85,7 +86,8 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
                                                  : 1.28;
   const auto bm = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
   const int64_t blocks = ceil_div(rows, t.rows * t.cluster) * t.cluster * p.column_tiles(t) * t.split;
-  const auto rounds = static_cast<double>(ceil_div(blocks, kProcessors));
+  const int64_t processors = t.split > 1 ? kSplitProcessors : kProcessors;
+  const auto rounds = static_cast<double>(ceil_div(blocks, processors));
   const auto active = static_cast<double>(std::min(blocks, kProcessors));
   const bool takes_turns = t.consumers > 1 && !t.shared;
   const double overlap = p.has_long_end && takes_turns && t.columns >= 192 ? 0.95 : 1;

@@ -10,9 +10,9 @@
 //! param  ACT    word  none relu gelu             gelu: exact, with erf
 //! param  BM     int   16..256 step 16            tile: rows of a block
 //! param  BN     int   16..256 step 16            tile: columns of a block
-//! param  WM     int   16..128 step 16            tile: rows of a warp
-//! param  WN     int   16..128 step 16            tile: columns of a warp
-//! param  STAGES int   2..8                       tile: slabs of 128 bytes of k in flight
+//! param  WM     int   8..128 step 8              tile: rows of a warp, 16 bits: step 16
+//! param  WN     int   8..128 step 8              tile: columns of a warp, 16 bits: step 16
+//! param  STAGES int   2..24                      tile: slabs of 128 bytes of k in flight
 //!
 //! arg    a      ptr                              [rows, K] T
 //! arg    w      ptr                              [N, K] T

@@ -43,10 +43,6 @@ struct ProductShape {
   static constexpr u32 kSlotBytes = kBytesA + PARTS * kPartBytes;
 };
 
-/// The same for all threads of a warp, and known to be, so that what follows from it is computed
-/// once for the warp.
-__device__ inline int warp_index() { return __shfl_sync(~0u, threadIdx.x / 32, 0); }
-
 /// First row and column of a tile of the output.
 struct TilePosition {
   int row, column;
@@ -382,8 +378,7 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
                                    const StoreTile& store_tile) {
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr int kConsumers = Pipeline::Shape::kConsumers;
-  u32 base = shared_window_address(shared);
-  asm volatile("" : "+r"(base));  // else it is computed again for every slab
+  const u32 base = shared_window_address(shared);
   Pipeline pipeline(base, a, w);
   if (warp_index() / 4 == kConsumers) {
     if constexpr (kConsumers == 2) shrink_registers<40>();

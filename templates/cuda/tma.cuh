@@ -19,7 +19,9 @@ struct alignas(64) TensorMap {
 };
 
 __device__ inline u32 shared_window_address(const void* p) {
-  return static_cast<u32>(__cvta_generic_to_shared(p));
+  u32 address = static_cast<u32>(__cvta_generic_to_shared(p));
+  asm volatile("" : "+r"(address));  // else it is computed again wherever it is used
+  return address;
 }
 
 // ---- mbarriers ----
@@ -147,7 +149,11 @@ __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 }
 
-// ---- registers ----
+// ---- roles of warps ----
+
+/// The same for all threads of a warp, and known to be, so that what follows from it is computed
+/// once for the warp: descriptors of operands and boxes must be in uniform registers.
+__device__ inline int warp_index() { return __shfl_sync(~0u, threadIdx.x / 32, 0); }
 
 /// Gives registers of the calling warpgroup back to the block, or waits for that many; the block
 /// must have been launched with a fixed number, and every thread of the warpgroup calls this.

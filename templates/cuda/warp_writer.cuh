@@ -27,7 +27,7 @@ class WarpWriter {
   template <int N>
   __device__ void store(Elem* out, int row, int column, int rows) const {
     __syncwarp();
-#pragma unroll 1
+#pragma unroll 2
     for (int unit = threadIdx.x % 32; unit < 16 * kBlocks; unit += 32) {
       const int r = unit / kBlocks, block = unit % kBlocks;
       uint4 chunk;
