@@ -25,8 +25,12 @@ cache::Key key_of(const jit::KernelSpec& base) {
 
 Json to_json(const TunedTile& tuned) {
   const ProductTile& t = tuned.tile;
-  return {{"max_rows", tuned.max_rows}, {"rows", t.rows},           {"columns", t.columns},
-          {"cluster", t.cluster},       {"consumers", t.consumers}, {"shared", t.shared},
+  return {{"max_rows", tuned.max_rows},
+          {"rows", t.rows},
+          {"columns", t.columns},
+          {"cluster", t.cluster},
+          {"consumers", t.consumers},
+          {"shared", t.shared},
           {"split", t.split}};
 }
 
@@ -43,7 +47,8 @@ std::optional<TunedTile> from_json(const Json& json) {
   const auto shared = json.find("shared");
   if (!json.is_object() || !number("max_rows", tuned.max_rows) || !number("rows", t.rows) ||
       !number("columns", t.columns) || !number("cluster", t.cluster) ||
-      !number("consumers", t.consumers) || !number("split", t.split) || shared == json.end() || !shared->is_boolean()) {
+      !number("consumers", t.consumers) || !number("split", t.split) || shared == json.end() ||
+      !shared->is_boolean()) {
     return std::nullopt;
   }
   t.shared = shared->get<bool>();

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "jit/target.h"
@@ -21,7 +22,7 @@ struct BenchKernelsArgs {
   std::string device = "cpu";
   std::string dtype;
   std::vector<std::string> shapes;
-  std::vector<std::string> kernels{"gemm", "gemm_gelu", "gemm_geglu"};
+  std::vector<std::string> kernels;
   KernelBench bench;
   CudaKernelBench cuda;
   bool json = false;
@@ -77,7 +78,8 @@ Result<std::vector<Product>> products_of(const BenchKernelsArgs& args) {
   LAYA_ASSIGN(const model::DType dtype, model::parse_dtype(args.dtype));
   LAYA_TRY(model::check_precision(dtype, jit::host_cpu_target()));
   std::vector<Product> products;
-  for (const std::string& word : args.kernels) {
+  const std::vector<std::string> all{"gemm", "gemm_gelu", "gemm_geglu"};
+  for (const std::string& word : args.kernels.empty() ? all : args.kernels) {
     LAYA_ASSIGN(const Epilogue epilogue, parse_kernel(word));
     for (const std::string& text : args.shapes) {
       LAYA_ASSIGN(const ProductShape shape, parse_shape(text));
@@ -91,7 +93,21 @@ Result<std::vector<Product>> products_of(const BenchKernelsArgs& args) {
   return products;
 }
 
+Result<void> check_cuda_kernels(const std::vector<std::string>& kernels) {
+  const std::vector<std::string>& names = cuda_kernel_names();
+  for (const std::string& kernel : kernels) {
+    if (std::find(names.begin(), names.end(), kernel) != names.end()) continue;
+    std::string allowed;
+    for (const std::string& name : names) allowed += (allowed.empty() ? "" : ", ") + name;
+    return fail(ErrorKind::kBadInput,
+                "kernel '" + kernel + "' is not one of the GPU's: " + allowed);
+  }
+  return {};
+}
+
 Result<std::vector<Figure>> bench_gpu(BenchKernelsArgs& args) {
+  LAYA_TRY(check_cuda_kernels(args.kernels));
+  args.cuda.kernels = args.kernels;
   if (!args.dtype.empty()) {
     LAYA_ASSIGN(args.cuda.dtype, model::parse_dtype(args.dtype));
   }
@@ -106,7 +122,25 @@ Result<std::vector<Figure>> bench_gpu(BenchKernelsArgs& args) {
   return bench_cuda_kernels(device, engine, args.cuda);
 }
 
-Result<int> bench(BenchKernelsArgs args) {
+/// An option that one device's bench has is a mistake where the other one is asked for.
+Result<void> check_options(const CLI::App& app, bool is_gpu) {
+  constexpr const char* kCpuOptions[] = {"--shape", "--threads", "--onednn"};
+  constexpr const char* kGpuOptions[] = {"--preset", "--rows", "--candidates", "--tune"};
+  const auto check = [&](std::span<const char* const> options, const char* wanted,
+                         const char* other) -> Result<void> {
+    for (const char* option : options) {
+      if (app.get_option(option)->count() == 0) continue;
+      return fail(ErrorKind::kBadInput, std::string(option) + " is for " + other +
+                                            ", the device is " + wanted +
+                                            ": leave it out or choose another --device");
+    }
+    return {};
+  };
+  return is_gpu ? check(kCpuOptions, "a GPU", "the CPU") : check(kGpuOptions, "the CPU", "GPUs");
+}
+
+Result<int> bench(const CLI::App& app, BenchKernelsArgs args) {
+  LAYA_TRY(check_options(app, args.device.starts_with("cuda")));
   if (args.device.starts_with("cuda")) {
     LAYA_ASSIGN(const std::vector<Figure> figures, bench_gpu(args));
     print_figures(figures, args.json);
@@ -132,13 +166,13 @@ Benchmark add_bench_kernels(CLI::App& bench_app) {
   app->add_option("--dtype", args->dtype,
                   "CPU: fp32 (default) or bf16; GPU: bf16 (default) or fp16");
   app->add_option("--shape", args->shapes,
-                  "ROWSxNxK, comma-separated; default: all of base and large, 16 to 1024 rows")
+                  "CPU: ROWSxNxK, comma-separated; default: all of base and large, 16 to 1024 rows")
       ->delimiter(',');
   app->add_option("--kernel", args->kernels,
-                  "gemm, gemm_gelu (with bias), gemm_geglu (N columns of the result)")
-      ->delimiter(',')
-      ->capture_default_str();
-  app->add_option("--threads", args->bench.threads, "Default: one per core")
+                  "Default: all. CPU: gemm, gemm_gelu (with bias), gemm_geglu (N columns of the "
+                  "result); GPU: names as in the table")
+      ->delimiter(',');
+  app->add_option("--threads", args->bench.threads, "CPU: default one per core")
       ->check(CLI::Range(1, 1024));
   app->add_option("--repeat", args->bench.rounds, "Rounds; each measures every implementation")
       ->capture_default_str()
@@ -150,17 +184,17 @@ Benchmark add_bench_kernels(CLI::App& bench_app) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::Range(1, 32768));
-  app->add_option("--only", args->cuda.only, "GPU: names of kernels; default: all")->delimiter(',');
   app->add_option("--candidates", args->cuda.candidates,
                   "GPU: tiles to measure beside the chosen one")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
   app->add_flag("--tune", args->cuda.tune,
                 "GPU: keep the fastest tiles in the cache; models use them from then on");
-  app->add_option("--onednn", args->bench.onednn, "Library; default: the installed libdnnl.so");
+  app->add_option("--onednn", args->bench.onednn,
+                  "CPU: library; default: the installed libdnnl.so");
   app->add_flag("--json", args->json, "Machine-readable output");
-  return {app, [args]() -> int {
-            const Result<int> status = bench(*args);
+  return {app, [app, args]() -> int {
+            const Result<int> status = bench(*app, *args);
             return status ? *status : report(status.error());
           }};
 }

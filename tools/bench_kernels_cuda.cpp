@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "model/config.h"
@@ -12,6 +11,7 @@
 #include "tools/console.h"
 #include "tools/gpu_bench.h"
 #include "tools/progress.h"
+#include "tools/tile_tuning.h"
 
 namespace laya::tools {
 namespace {
@@ -113,8 +113,8 @@ class KernelBench {
 
  private:
   bool is_wanted(const std::string& name) const {
-    const auto& only = options_.only;
-    return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
+    const auto& kernels = options_.kernels;
+    return kernels.empty() || std::find(kernels.begin(), kernels.end(), name) != kernels.end();
   }
   const jit::Target& target() const { return gpu_.device().target(); }
 
@@ -203,6 +203,17 @@ class KernelBench {
     return variants;
   }
 
+  Result<void> tune(const ProductCase& c) {
+    const model::Op op = c.op(target(), gpu_.dtype());
+    const auto base =
+        op.variants.empty() ? std::nullopt : model::product_base(op.variants.front().spec);
+    if (!base) return {};
+    const std::string detail = "fastest of " + std::to_string(options_.candidates + 1) +
+                               " at each row count, medians of " + std::to_string(options_.rounds);
+    return tuning_.store_fastest(*base, options_.rows, {gpu_.device().name(), detail},
+                                 gpu_.engine().store());
+  }
+
   Result<void> measure_product(const ProductCase& c, int64_t rows) {
     const std::vector<model::Variant> variants = variants_of(c, rows);
     if (variants.empty()) return {};
@@ -229,62 +240,10 @@ class KernelBench {
       add(i == 0 ? c.name() : std::string(c.name()) + "/other", shape, "TFLOP/s", flops, times[i],
           reference);
     }
-    if (options_.tune) note_times(rows, variants, times);
+    for (size_t i = 0; options_.tune && i < variants.size(); ++i) {
+      tuning_.note(rows, variants[i].spec, times[i].quantile(0.5));
+    }
     return {};
-  }
-
-  // ---- tuning ----
-
-  void note_times(int64_t rows, const std::vector<model::Variant>& variants,
-                  const std::vector<Samples>& times) {
-    for (size_t i = 0; i < variants.size(); ++i) {
-      measured_.push_back({rows, variants[i].spec, times[i].quantile(0.5)});
-    }
-  }
-
-  double measured(int64_t rows, const jit::KernelSpec& spec) const {
-    for (const Measured& m : measured_) {
-      if (m.rows == rows && m.spec == spec) return m.us;
-    }
-    return std::numeric_limits<double>::infinity();
-  }
-
-  /// Stores the fastest tiles of a product. From many rows to few, a tile stays as long as no other
-  /// is faster by more than what another kernel to compile and load should bring.
-  Result<void> tune(const ProductCase& c) {
-    constexpr double kWorthAnotherKernel = 1.03;
-    const model::Op op = c.op(target(), gpu_.dtype());
-    const auto base =
-        op.variants.empty() ? std::nullopt : model::product_base(op.variants.front().spec);
-    if (!base) return {};
-    std::vector<int64_t> rows = options_.rows;
-    std::sort(rows.begin(), rows.end(), std::greater<>());
-    std::vector<model::TunedTile> tiles;
-    for (const int64_t count : rows) {
-      std::optional<model::TunedTile> best;
-      double best_us = std::numeric_limits<double>::infinity();
-      for (const model::ProductTile& tile : model::ranked_product_tiles(*base, count)) {
-        const double us = measured(count, model::product_variant(*base, tile, count).spec);
-        if (us < best_us) best = {count, tile}, best_us = us;
-      }
-      if (!best) continue;
-      if (tiles.empty()) {
-        tiles.push_back({std::numeric_limits<int64_t>::max(), best->tile});
-      } else if (measured(count, model::product_variant(*base, tiles.back().tile, count).spec) >
-                 best_us * kWorthAnotherKernel) {
-        tiles.push_back(*best);
-      }
-    }
-    std::reverse(tiles.begin(), tiles.end());
-    const std::string detail = "fastest of " + std::to_string(options_.candidates + 1) +
-                               " at each row count, medians of " + std::to_string(options_.rounds);
-    if (model::store_tuned_tiles(gpu_.engine().store(), *base, tiles,
-                                 {gpu_.device().name(), detail})) {
-      return {};
-    }
-    return fail(ErrorKind::kStoreError,
-                "the choice of tiles for " + base->to_string() +
-                    " could not be stored: " + gpu_.engine().store().reason());
   }
 
   Result<void> launch(const ProductCase& c, const model::Variant& variant, int64_t rows, size_t set,
@@ -470,18 +429,20 @@ class KernelBench {
 
   GpuBench& gpu_;
   const CudaKernelBench& options_;
-  struct Measured {
-    int64_t rows;
-    jit::KernelSpec spec;
-    double us;
-  };
-  std::vector<Measured> measured_;  // of products, for tuning
-  double copy_rate_ = 0;            // GB/s, bytes read and written
-  double product_rate_ = 0;         // TFLOP/s
+  TileTuning tuning_;
+  double copy_rate_ = 0;     // GB/s, bytes read and written
+  double product_rate_ = 0;  // TFLOP/s
   std::vector<Figure> figures_;
 };
 
 }  // namespace
+
+const std::vector<std::string>& cuda_kernel_names() {
+  static const std::vector<std::string> names{
+      "gemm",     "gemm+bias",     "gemm+bias+relu", "gemm_rope",  "gemm_geglu", "attention",
+      "add_norm", "add_norm+bias", "embed_norm",     "final_norm", "gather_rows"};
+  return names;
+}
 
 Result<std::vector<Figure>> bench_cuda_kernels(std::shared_ptr<jit::Device> device,
                                                std::shared_ptr<jit::Engine> engine,

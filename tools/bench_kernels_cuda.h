@@ -18,11 +18,14 @@ struct CudaKernelBench {
   std::vector<std::string> presets{"base", "large"};  ///< whose kernels
   std::vector<int64_t> rows{64, 128, 256, 512, 1024, 2048, 4096, 32768};
   model::DType dtype = model::DType::kBF16;
-  std::vector<std::string> only;  ///< names of kernels; empty: all
-  int rounds = 9;                 ///< each measures every implementation in turn
-  int candidates = 0;             ///< of tiles to measure for each product beside the chosen one
-  bool tune = false;              ///< keep the fastest tiles in the cache, see model/tuned_tiles.h
+  std::vector<std::string> kernels;  ///< names, see cuda_kernel_names(); empty: all
+  int rounds = 9;                    ///< each measures every implementation in turn
+  int candidates = 0;                ///< of tiles to measure for each product beside the chosen one
+  bool tune = false;  ///< keep the fastest tiles in the cache, see model/tuned_tiles.h
 };
+
+/// The names of what bench_cuda_kernels() can measure.
+const std::vector<std::string>& cuda_kernel_names();
 
 /// Every kernel of the model: matrix products and attention in TFLOP/s, the former beside cuBLASLt
 /// (opened at run time; without it figures have no reference), the others in GB/s beside the copy

@@ -103,8 +103,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
   Angles early[2];
   const int lane_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
   run_product<Pipeline, Writer>(
-      a, w, Tiles(rows),
-      [](const TilePosition& tile, int part) { return tile.column + part * BN; },
+      a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition&, int row) {
         if constexpr (kEarly) {
           early[0].load(cos, sin, positions, row + lane_row, rows);

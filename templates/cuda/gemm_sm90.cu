@@ -28,10 +28,10 @@
 // consumer times C <= 128 * 192, for K >= 2048 half of that. SPLIT: CLUSTER is 1, consumers share
 // tiles, and C is a multiple of 8 * SPLIT.
 // Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / C) * CLUSTER, or fewer in multiples of
-// CLUSTER: best as many as there are multiprocessors; times SPLIT and never fewer, if that is not 1.
-// block.x = 128 * (CONSUMERS + 1).
-// Dynamic shared memory: STAGES * ((BM + C) * 128 + 16) + CONSUMERS * 1024 * (b | 1) bytes, where
-// b = C / SPLIT / 8, halved if it is even and above 12; and, if SPLIT is not 1, BM * C * 4 + 16.
+// CLUSTER: best as many as there are multiprocessors; times SPLIT and never fewer, if that is
+// not 1. block.x = 128 * (CONSUMERS + 1). Dynamic shared memory: STAGES * ((BM + C) * 128 + 16) +
+// CONSUMERS * 1024 * (b | 1) bytes, where b = C / SPLIT / 8, halved if it is even and above 12;
+// and, if SPLIT is not 1, BM * C * 4 + 16.
 #include "fast_gelu.cuh"
 #include "product_sm90.cuh"
 
@@ -72,12 +72,12 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
   }
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1) __launch_bounds__(Shape::kThreads, 1)
-    gemm_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
-              const float* bias, T* out, int rows) {
+extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1)
+    __launch_bounds__(Shape::kThreads, 1)
+        gemm_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
+                  const float* bias, T* out, int rows) {
   run_product<Pipeline, Writer>(
-      a, w, Tiles(rows),
-      [](const TilePosition& tile, int part) { return tile.column + part * BN; },
+      a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [](const TilePosition&, int) {},
       [&](const Writer& writer, const TilePosition& tile, int row, const Pipeline::Sums& sums) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix

@@ -1,17 +1,18 @@
 // The matrix product of gemm_sm90, gemm_rope_sm90 and gemm_geglu_sm90, all but the epilogue: blocks
-// stay for the whole product and work through a list of tiles. One thread of the last warpgroup, the producer,
-// copies slabs of 64 k of both operands into a ring of slots. The consumers, the other warpgroups,
-// either take tiles in turn, so that one multiplies while the other finishes and stores its tile;
-// slots are filled and freed in the order of the tiles. Or they share the rows of each tile, which
-// is faster where a block has one tile only.
+// stay for the whole product and work through a list of tiles. One thread of the last warpgroup,
+// the producer, copies slabs of 64 k of both operands into a ring of slots. The consumers, the
+// other warpgroups, either take tiles in turn, so that one multiplies while the other finishes and
+// stores its tile; slots are filled and freed in the order of the tiles. Or they share the rows of
+// each tile, which is faster where a block has one tile only.
 //
 // A cluster of blocks works on tiles below each other, in step: each block fetches its own rows of
 // a, and its share of w for all blocks of the cluster.
 //
 // The order of additions depends on K alone, in every tile shape: chunks of k, each summed in one
-// chain in ascending order, 16 k at a time, and then added to each other in that order. There is one
-// chunk for K < 2048, else there are four. So the blocks of a cluster may split k: each sums a chunk
-// of the same tile, then sends every block its share of the columns and finishes a share itself.
+// chain in ascending order, 16 k at a time, and then added to each other in that order. There is
+// one chunk for K < 2048, else there are four. So the blocks of a cluster may split k: each sums a
+// chunk of the same tile, then sends every block its share of the columns and finishes a share
+// itself.
 #pragma once
 
 #include "dependent_launch.cuh"
@@ -20,7 +21,9 @@
 #include "wgmma.cuh"
 
 /// Chunks of k that are summed by themselves.
-__device__ constexpr int product_chunks(int k) { return k < 2048 ? 1 : 4; }
+__device__ constexpr int product_chunks(int k) {
+  return k < 2048 ? 1 : 4;
+}
 
 /// A tile is BM rows x PARTS * BN columns; w is fetched in PARTS boxes of BN rows. CLUSTER: blocks
 /// that share w. SHARED: consumers share each tile. SPLIT: blocks that split k.
@@ -32,7 +35,8 @@ struct ProductShape {
   static_assert(kGroupRows % 64 == 0, "a warpgroup multiplies 64 rows at a time");
   static_assert(BN % 8 == 0, "boxes of w begin at multiples of 1,024 bytes");
   static_assert(PARTS % CLUSTER == 0, "the blocks of a cluster fetch equally many parts of w");
-  static_assert(SPLIT == 1 || (CLUSTER == 1 && kTurns == 1), "a split tile is all that a block has");
+  static_assert(SPLIT == 1 || (CLUSTER == 1 && kTurns == 1),
+                "a split tile is all that a block has");
   static_assert(PARTS * BN % (8 * SPLIT) == 0, "blocks finish equal shares of the columns");
   static constexpr int kRows = BM, kPartRows = BN, kParts = PARTS, kColumns = PARTS * BN;
   static constexpr int kOutColumns = kColumns / SPLIT;  ///< that a block finishes
@@ -92,7 +96,7 @@ class ProductPipeline {
   static constexpr int kProducers = kFitsRing ? 4 : 1;
 
   /// Shared memory: the slots, what the blocks that split k send each other, the barriers.
-  static constexpr u32 kExchangeBytes = Shape::kSplit > 1 ? Shape::kRows * Shape::kColumns * 4 : 0;
+  static constexpr u32 kExchangeBytes = Shape::kSplit > 1 ? Shape::kRows* Shape::kColumns * 4 : 0;
   static constexpr u32 kBytes =
       Shape::kStages * (Shape::kSlotBytes + 16) + (Shape::kSplit > 1 ? kExchangeBytes + 16 : 0);
 

@@ -153,7 +153,9 @@ __device__ inline void sync_cluster() {
 
 /// The same for all threads of a warp, and known to be, so that what follows from it is computed
 /// once for the warp: descriptors of operands and boxes must be in uniform registers.
-__device__ inline int warp_index() { return __shfl_sync(~0u, threadIdx.x / 32, 0); }
+__device__ inline int warp_index() {
+  return __shfl_sync(~0u, threadIdx.x / 32, 0);
+}
 
 /// Gives registers of the calling warpgroup back to the block, or waits for that many; the block
 /// must have been launched with a fixed number, and every thread of the warpgroup calls this.

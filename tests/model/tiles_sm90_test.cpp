@@ -50,6 +50,7 @@ TEST_CASE("tiles of Hopper products fit the chip and what the templates ask for"
     for (const Tile& tile : tiles) {
       const int64_t rows = value(tile, "BM"), box = value(tile, "BN");
       const int64_t cluster = value(tile, "CLUSTER");
+      const int64_t split = is_geglu ? 1 : value(tile, "SPLIT");
       const int64_t columns = box * (is_geglu ? 2 : cluster);  // of the product in registers
       CHECK(tile.template_name == std::string(shape.name) + "_sm90");
       CHECK(tile.rule.dynamic_shared_bytes <= 227 * 1024);
@@ -58,11 +59,13 @@ TEST_CASE("tiles of Hopper products fit the chip and what the templates ask for"
       CHECK(columns <= 256);
       const int64_t group_rows = is_shared(tile) ? rows / value(tile, "CONSUMERS") : rows;
       CHECK(group_rows % 64 == 0);
-      CHECK(group_rows / 64 * columns / 2 <= 192);  // registers for sums
+      // Registers for sums; those of a chunk of k are held beside them.
+      CHECK(group_rows / 64 * columns / 2 <= (shape.k < 2048 || split > 1 ? 192 : 96));
+      CHECK((split == 1 || (split == 4 && shape.k >= 2048 && cluster == 1)));
       CHECK(value(tile, "STAGES") >= 2);
       for (const int64_t run : {1, 63, 64, 129, 1000, 32768}) {
-        CHECK(tile.rule.shape(run).grid.x % cluster == 0);
-        CHECK(tile.rule.shape(run).grid.x <= 132);
+        CHECK(tile.rule.shape(run).grid.x % (cluster * split) == 0);
+        if (split == 1) CHECK(tile.rule.shape(run).grid.x <= 132);
       }
       CHECK(tile.rule.shape(0).grid.x == 0);
     }
@@ -90,6 +93,14 @@ TEST_CASE("few rows are spread over many blocks, many rows get large tiles") {
   CHECK(tiles.front().rule.shape(64).grid.x >= 24);
   CHECK(value(tiles.back(), "BM") == 128);
   CHECK(value(tiles.back(), "BN") * value(tiles.back(), "CLUSTER") >= 128);
+}
+
+TEST_CASE("blocks split k where it is long and rows are few, and only there") {
+  const auto splits = [](const Tile& tile) { return value(tile, "SPLIT") > 1; };
+  const std::vector<Tile> tiles = sm90_tiles(product("gemm", "bf16", 1024, 2624));
+  CHECK(splits(tiles.front()));
+  CHECK_FALSE(splits(tiles.back()));
+  for (const Tile& tile : sm90_tiles(product("gemm", "bf16", 768, 1152))) CHECK(!splits(tile));
 }
 
 TEST_CASE("there are Hopper tiles only for what Hopper's templates can do") {

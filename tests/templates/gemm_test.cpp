@@ -123,7 +123,7 @@ model::Op with_all_kinds_of_tiles(const model::Op& op) {
       {128, 96, 2, 2, true},    // two blocks that share w, consumers that share rows
       {128, 64, 2, 2, false},   // the same, in turn
       {64, 32, 1, 1, true, 4},  // four blocks that split k
-      {64, 96, 1, 1, true, 4},  {128, 128, 1, 2, true, 4}};
+      {64, 96, 1, 1, true, 4}, {128, 128, 1, 2, true, 4}};
   for (const model::ProductTile& tile : kinds) {
     if (tile.split > 1 && model::int_param(*base, "K") < 2048) continue;
     all.variants.push_back(model::product_variant(*base, tile, INT64_MAX));
