@@ -83,8 +83,8 @@ bool fits_ring(const Product& p, const ProductTile& t) {
 /// consumers take turns.
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   constexpr double kStart = 3510, kStartCluster = 1210, kExchange = 1380;  // cycles
-  constexpr double kBlockRate = 115, kChipRate = 6950;    // bytes per cycle from the L2 cache
-  const double store_value = p.parts == 2 ? 24.4 : 12.4;  // cycles for a thread's value
+  constexpr double kBlockRate = 118.4, kChipRate = 6950;  // bytes per cycle from the L2 cache
+  const double store_value = p.parts == 2 ? 17.8 : 14.3;  // cycles for a thread's value
   const double alignment = t.columns % 64 == 0   ? 1      // of tiles in the matrices
                            : t.columns % 32 == 0 ? 1.10
                                                  : 1.225;
@@ -97,8 +97,8 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   const auto active = static_cast<double>(std::min(blocks, processors));
 
   const double efficiency =
-      1.35 * alignment * (takes_turns ? 1 : 1.064) * (t.rows == 64 ? 1.024 : 1);
-  const double multiply = bm / 64 * 4 * std::max(columns / 2, 32.0) * efficiency;
+      1.35 * alignment * (takes_turns ? 1 : 1.078) * (t.rows == 64 ? 1.024 : 1);
+  const double multiply = bm / 64 * 4 * std::max(columns / 2, 24.4 + 0.205 * columns) * efficiency;
   const double l2 = (bm + columns / static_cast<double>(t.cluster)) * 128 /
                     std::min(kBlockRate, kChipRate / active);
   const double issue = fits_ring(p, t) ? 114 : 214;
@@ -110,13 +110,17 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
          (takes_turns ? 1 : rounds) * store;
 }
 
+/// Sums that a thread holds.
+int64_t thread_sums(const ProductTile& t) {
+  return t.rows * t.columns / 128 / (t.shared ? t.consumers : 1);
+}
+
 /// A thread holds at most 192 sums, in chunks half as many, since it also holds a chunk's.
 std::vector<ProductTile> candidates(const Product& p) {
   const int64_t most_sums = p.is_chunked() ? 96 : 192;
   std::vector<ProductTile> result;
   const auto add = [&](const ProductTile& t) {
-    const int64_t sums = t.rows * t.columns / 128 / (t.shared ? t.consumers : 1);
-    if (sums <= (t.split > 1 ? 192 : most_sums)) result.push_back(t);
+    if (thread_sums(t) <= (t.split > 1 ? 192 : most_sums)) result.push_back(t);
   };
   for (int64_t columns = 8; columns <= 256; columns += columns < 32 ? 8 : 16) {
     if (columns % p.unit != 0) continue;
@@ -142,7 +146,7 @@ jit::Param yes_no(const char* name, bool value) {
   return {name, jit::ParamValue{std::string(value ? "yes" : "no")}};
 }
 
-/// Row counts that tiles are chosen for; the last choice serves all more.
+/// Row counts that tiles are chosen for. The last choice serves all more and counts twice.
 constexpr int64_t kRows[] = {64, 128, 256, 512, 1024, 2048, 4096, 32768};
 constexpr size_t kRowCounts = std::size(kRows);
 
@@ -155,7 +159,8 @@ class TileLoss {
       for (const ProductTile& t : tiles) cycles.push_back(estimated_cycles(p, t, kRows[r]));
       const double best = *std::min_element(cycles.begin(), cycles.end());
       for (size_t i = 0; i < tiles.size(); ++i) {
-        sums_[i][r + 1] = sums_[i][r] + cycles[i] / best - 1;
+        const double loss = cycles[i] / best - 1;
+        sums_[i][r + 1] = sums_[i][r] + (r + 1 == kRowCounts ? 2 * loss : loss);
       }
     }
   }
@@ -168,11 +173,13 @@ class TileLoss {
 };
 
 /// The tiles with the least loss for all row counts together, where each further kernel, which has
-/// to be compiled and loaded, counts as a loss, too.
+/// to be compiled and loaded, counts as a loss, too: the code and so the time grow with the sums.
 std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   // The products with a bias are those of the decision head, which has two layers only.
   const bool is_rare = base.template_name() == "gemm" && word_param(base, "BIAS") == "yes";
-  const double kernel_loss = is_rare ? 0.8 : 0.12;
+  const auto kernel_loss = [&](const ProductTile& t) {
+    return (is_rare ? 0.22 : 0.15) * (0.5 + static_cast<double>(thread_sums(t)) / 136);
+  };
   const Product p = product_of(base);
   const std::vector<ProductTile> tiles = candidates(p);
   const TileLoss loss(p, tiles);
@@ -185,7 +192,7 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
     Choice choice{std::numeric_limits<double>::infinity(), 0, 0};
     for (size_t first = 0; first <= last; ++first) {
       for (size_t i = 0; i < tiles.size(); ++i) {
-        const double sum = best[first].loss + loss.of(i, first, last) + kernel_loss;
+        const double sum = best[first].loss + loss.of(i, first, last) + kernel_loss(tiles[i]);
         if (sum < choice.loss) choice = {sum, first, i};
       }
     }

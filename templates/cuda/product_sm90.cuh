@@ -278,7 +278,7 @@ class ProductPipeline {
   __device__ void multiply_slabs(int row, int count, float (&sums)[kBlocks][Shape::kColumns / 2]) {
     pin_all(sums);
     if constexpr (kFitsRing) {
-#pragma unroll 4
+#pragma unroll 2
       for (int slot = 0; slot < Shape::kStages; ++slot) {
         if (Shape::kSplit > 1 && slot == count) break;
         wait_phase<SpinLimit>(full(slot), parity_);
