@@ -115,9 +115,9 @@ int64_t thread_sums(const ProductTile& t) {
   return t.rows * t.columns / 128 / (t.shared ? t.consumers : 1);
 }
 
-/// A thread holds at most 192 sums, in chunks half as many, since it also holds a chunk's.
+/// A thread holds at most 192 sums; where it sums chunks, it holds three sets.
 std::vector<ProductTile> candidates(const Product& p) {
-  const int64_t most_sums = p.is_chunked() ? 96 : 192;
+  const int64_t most_sums = p.is_chunked() ? 64 : 192;
   std::vector<ProductTile> result;
   const auto add = [&](const ProductTile& t) {
     if (thread_sums(t) <= (t.split > 1 ? 192 : most_sums)) result.push_back(t);

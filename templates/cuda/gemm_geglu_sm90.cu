@@ -19,7 +19,8 @@
 //! arg    out        ptr                          [rows, N] T
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
-// All pointers are aligned to 16 bytes. BN <= 128; rows of one consumer times BN <= 128 * 96.
+// All pointers are aligned to 16 bytes. BN <= 128; rows of one consumer times BN <= 128 * 96, for
+// K >= 2048 a third.
 // Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / BN) * CLUSTER, or fewer in multiples of
 // CLUSTER: best as many as there are multiprocessors; block.x = 128 * (CONSUMERS + 1).
 // Dynamic shared memory: STAGES * ((BM + 2 * BN) * 128 + 16) + CONSUMERS * 1024 * (b | 1) bytes,

@@ -26,7 +26,7 @@
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns, a multiple of 64 up to
-// 256; rows of one consumer times C <= 128 * 192.
+// 256; rows of one consumer times C <= 128 * 192, for K >= 2048 a third.
 // Launch and dynamic shared memory: as gemm_sm90, with N = 3 * HEADS * HEAD_DIM.
 #include "product_sm90.cuh"
 

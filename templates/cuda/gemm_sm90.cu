@@ -25,7 +25,7 @@
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: C <= 256; rows of one
-// consumer times C <= 128 * 192, for K >= 2048 half of that. SPLIT: CLUSTER is 1, consumers share
+// consumer times C <= 128 * 192, for K >= 2048 a third. SPLIT: CLUSTER is 1, consumers share
 // tiles, and C is a multiple of 8 * SPLIT.
 // Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / C) * CLUSTER, or fewer in multiples of
 // CLUSTER: best as many as there are multiprocessors; times SPLIT and never fewer, if that is

@@ -215,18 +215,30 @@ class ProductPipeline {
     if constexpr (Shape::kTurns > 1) asm volatile("bar.arrive %0, 256;" ::"r"(1 + turn) : "memory");
   }
 
-  /// The product of the next tile in the ring, from `row` of the tile on.
+  /// The product of the next tile in the ring, from `row` of the tile on. Chunks take turns with
+  /// two sets of sums, so that one is added while the products of the next are running.
   __device__ void multiply_tile(int row, Sums& sums) {
-    multiply_slabs(row, kChunkSlabs, sums);
-#pragma unroll 1
-    for (int chunk = 1; chunk < kChunks; ++chunk) {
-      Sums more;
-      multiply_slabs(row, min(kChunkSlabs, kSlabs - chunk * kChunkSlabs), more);
+    int last = -1;
+    multiply_slabs(row, kChunkSlabs, sums, last, [] {});
+    if constexpr (kChunks > 1) {
+      static_assert(kChunks == 4);
+      const auto add = [&](Sums& chunk) {
+        pin_all(chunk);
 #pragma unroll
-      for (int i = 0; i < kBlocks; ++i) {
+        for (int i = 0; i < kBlocks; ++i) {
 #pragma unroll
-        for (int j = 0; j < Shape::kColumns / 2; ++j) sums[i][j] += more[i][j];
-      }
+          for (int j = 0; j < Shape::kColumns / 2; ++j) sums[i][j] += chunk[i][j];
+        }
+      };
+      Sums odd, even;
+      multiply_slabs(row, kChunkSlabs, odd, last, [&] { pin_all(sums); });
+      multiply_slabs(row, kChunkSlabs, even, last, [&] { add(odd); });
+      multiply_slabs(row, kSlabs - 3 * kChunkSlabs, odd, last, [&] { add(even); });
+      finish_products(last);
+      add(odd);
+    } else {
+      finish_products(last);
+      pin_all(sums);
     }
   }
 
@@ -243,7 +255,10 @@ class ProductPipeline {
     };
     if (threadIdx.x == 0) expect_bytes(exchanged(), kExchangeBytes);
     float chunk[kBlocks][Shape::kColumns / 2];
-    multiply_slabs(row, slabs(), chunk);
+    int last = -1;
+    multiply_slabs(row, slabs(), chunk, last, [] {});
+    finish_products(last);
+    pin_all(chunk);
 #pragma unroll
     for (int to = 0; to < Shape::kSplit; ++to) {
       const u32 barrier = remote_address(exchanged(), to);
@@ -274,8 +289,11 @@ class ProductPipeline {
     tile.column += rank * Shape::kOutColumns;
   }
 
-  /// The chain over the next `count` slabs in the ring.
-  __device__ void multiply_slabs(int row, int count, float (&sums)[kBlocks][Shape::kColumns / 2]) {
+  /// Starts the chain over the next `count` slabs in the ring. Where slots are used again, `last`
+  /// is the one still being read, or -1, and products of before have ended when began() is called.
+  template <class Began>
+  __device__ void multiply_slabs(int row, int count, float (&sums)[kBlocks][Shape::kColumns / 2],
+                                 int& last, const Began& began) {
     pin_all(sums);
     if constexpr (kFitsRing) {
 #pragma unroll 2
@@ -287,21 +305,23 @@ class ProductPipeline {
       }
       parity_ ^= 1;
     } else {
-      int last = 0;
 #pragma unroll 1
       for (int slab = 0; slab < count; ++slab, next_slot()) {
         wait_phase<SpinLimit>(full(slot_), parity_);
         multiply_slab(row, slot_, slab > 0, sums);
         commit_products();
-        wait_for_products<1>();  // the slab before has been read
-        if (slab > 0) release(last);
+        wait_for_products<1>();
+        if (last >= 0) release(last);
         last = slot_;
+        if (slab == 0) began();
       }
-      wait_for_products<0>();
-      release(last);
     }
+  }
+
+  /// Waits for the last products.
+  __device__ void finish_products(int last) const {
     wait_for_products<0>();
-    pin_all(sums);
+    if constexpr (!kFitsRing) release(last);
   }
 
   /// Starts the products of the slab in a slot.

@@ -188,12 +188,13 @@ DEVICE_TEST("gemm: Hopper's tiles of every kind give the same bits, also where b
                                {104, 4096, false, Activation::kNone},
                                {328, 328, true, Activation::kRelu}};
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    const size_t count = on.is_thorough() ? std::size(kRagged) : 1;
     std::vector<model::Op> ops;
-    for (const Shape& shape : kRagged) {
-      ops.push_back(with_all_kinds_of_tiles(gemm_op(on, dtype, shape)));
+    for (size_t i = 0; i < count; ++i) {
+      ops.push_back(with_all_kinds_of_tiles(gemm_op(on, dtype, kRagged[i])));
     }
     on.prepare(ops);
-    for (size_t i = 0; i < ops.size(); ++i) check_gemm(on, ops[i], dtype, kRagged[i]);
+    for (size_t i = 0; i < count; ++i) check_gemm(on, ops[i], dtype, kRagged[i]);
   }
 }
 

@@ -53,8 +53,8 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
   std::vector<jit::KernelSpec> specs = {
       with_tile(long_k, model::product_tile(long_k, {64, 64, 1, 1, true, 4}, INT64_MAX)),
       with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true, 4}, INT64_MAX)),
-      with_tile(long_k, model::product_tile(long_k, {128, 192, 1, 2, true}, INT64_MAX)),
-      with_tile(long_k, model::product_tile(long_k, {128, 96, 2, 2, false}, INT64_MAX)),
+      with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true}, INT64_MAX)),
+      with_tile(long_k, model::product_tile(long_k, {128, 64, 2, 2, false}, INT64_MAX)),
       with_tile(plain, model::product_tile(plain, {64, 8, 1, 1, false}, INT64_MAX)),
       with_tile(relu, model::product_tile(relu, {128, 192, 2, 2, false}, INT64_MAX)),
       with_tile(plain, model::product_tile(plain, {128, 256, 2, 2, true}, INT64_MAX)),

@@ -114,6 +114,10 @@ class Usage(LayaTest):
                      ["bench", "kernels", "--shape", "16x64x63"],
                      ["bench", "kernels", "--kernel", "conv"],
                      ["bench", "kernels", "--dtype", "fp16"],
+                     ["bench", "kernels", "--rows", "64"],
+                     ["bench", "kernels", "--kernel", "attention"],
+                     ["bench", "kernels", "--device", "cuda", "--shape", "16x64x64"],
+                     ["bench", "kernels", "--device", "cuda", "--kernel", "gemm_gelu"],
                      ["bench", "kernels", "--device", "tpu"]):
             with self.subTest(args=args):
                 self.assertNotEqual(self.refused(2, *args), "")
