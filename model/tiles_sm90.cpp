@@ -106,8 +106,9 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
                          (t.split > 1 ? kExchange : 0);
   const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_value /
                        static_cast<double>((t.shared ? t.consumers : 1) * t.split);
-  return kStart + (t.cluster * t.split > 1 ? kStartCluster : 0) + rounds * product +
-         (takes_turns ? 1 : rounds) * store;
+  const double start = kStart + (t.cluster * t.split > 1 ? kStartCluster : 0);
+  if (t.split > 1) return rounds * (start + product + store);  // blocks do not stay
+  return start + rounds * product + (takes_turns ? 1 : rounds) * store;
 }
 
 /// Sums that a thread holds.
@@ -146,7 +147,7 @@ jit::Param yes_no(const char* name, bool value) {
   return {name, jit::ParamValue{std::string(value ? "yes" : "no")}};
 }
 
-/// Row counts that tiles are chosen for. The last choice serves all more and counts twice.
+/// Row counts that tiles are chosen for. The last choice serves all more and counts for four.
 constexpr int64_t kRows[] = {64, 128, 256, 512, 1024, 2048, 4096, 32768};
 constexpr size_t kRowCounts = std::size(kRows);
 
@@ -160,7 +161,7 @@ class TileLoss {
       const double best = *std::min_element(cycles.begin(), cycles.end());
       for (size_t i = 0; i < tiles.size(); ++i) {
         const double loss = cycles[i] / best - 1;
-        sums_[i][r + 1] = sums_[i][r] + (r + 1 == kRowCounts ? 2 * loss : loss);
+        sums_[i][r + 1] = sums_[i][r] + (r + 1 == kRowCounts ? 4 * loss : loss);
       }
     }
   }
@@ -178,7 +179,7 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   // The products with a bias are those of the decision head, which has two layers only.
   const bool is_rare = base.template_name() == "gemm" && word_param(base, "BIAS") == "yes";
   const auto kernel_loss = [&](const ProductTile& t) {
-    return (is_rare ? 0.22 : 0.15) * (0.5 + static_cast<double>(thread_sums(t)) / 136);
+    return (is_rare ? 0.34 : 0.3) * (0.5 + static_cast<double>(thread_sums(t)) / 136);
   };
   const Product p = product_of(base);
   const std::vector<ProductTile> tiles = candidates(p);
