@@ -201,10 +201,6 @@ Result<std::shared_ptr<const Kernel>> load_kernel(LoadRequest request) {
   LAYA_TRY(check_object(request));
   LAYA_ASSIGN(const Driver* driver, Driver::get());
   LAYA_TRY(check_fits(*driver, request.target));
-  // The driver loads one kernel at a time, and threads that compete for its lock make that half as
-  // slow again; meanwhile others can read or compile theirs.
-  static std::mutex loading;
-  const std::lock_guard lock(loading);
   auto library = driver->load_library(request.object);
   if (!library) return refused(*driver, std::move(library).error());
   auto kernel = driver->find_kernel(library->get(), request.entry);
