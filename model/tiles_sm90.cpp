@@ -73,7 +73,8 @@ int64_t stages(const Product& p, const ProductTile& t) {
 
 /// Whether the ring of slots holds a whole tile, see product_sm90.cuh.
 bool fits_ring(const Product& p, const ProductTile& t) {
-  return (t.shared || t.consumers == 1) && stages(p, t) == block_slabs(p, t);
+  const bool takes_turns = t.consumers > 1 && !t.shared;
+  return !takes_turns && t.cluster == 1 && stages(p, t) == block_slabs(p, t);
 }
 
 /// Estimated time of the product in cycles, good enough to rank tiles: the constants are fitted to

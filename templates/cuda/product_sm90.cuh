@@ -90,9 +90,10 @@ class ProductPipeline {
   static constexpr int kChunks = product_chunks(K);
   static constexpr int kChunkSlabs = (kSlabs + kChunks - 1) / kChunks;
   static_assert(Shape::kSplit == 1 || Shape::kSplit == kChunks, "a block sums one chunk");
-  /// Whether the ring holds the slabs of one tile and nothing else.
-  static constexpr bool kFitsRing =
-      Shape::kTurns == 1 && Shape::kStages == (Shape::kSplit > 1 ? kChunkSlabs : kSlabs);
+  /// Whether the ring holds the slabs of one tile and nothing else. Blocks that share w
+  /// take the general way: they have few slots.
+  static constexpr bool kFitsRing = Shape::kTurns == 1 && Shape::kCluster == 1 &&
+                                    Shape::kStages == (Shape::kSplit > 1 ? kChunkSlabs : kSlabs);
   static constexpr int kProducers = kFitsRing ? 4 : 1;
 
   /// Shared memory: the slots, what the blocks that split k send each other, the barriers.
