@@ -52,8 +52,8 @@ Op score_op(const jit::Target& target, int64_t hidden);
 Op action_head_op(const jit::Target& target, int64_t hidden, int64_t hidden_units, int64_t actions);
 
 /// CPU only: rewrites a weight [n, k] into the panel layout that the CPU's gemm reads; `geglu`: a
-/// weight [2n, k] of gemm_geglu. Launched over n rows.
-Op pack_weight_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool geglu);
+/// weight [2n, k] of gemm_geglu. One kernel for every n and k; launched over n rows.
+Op pack_weight_op(const jit::Target& target, DType dtype, bool geglu);
 /// Elements of the packed weight: n (geglu: 2n) rounded up to whole panels, times k.
 int64_t packed_weight_size(const jit::Target& target, DType dtype, int64_t n, int64_t k,
                            bool geglu);

@@ -26,7 +26,7 @@ class Planner {
     MatrixOp op{std::move(multiply), {}, geglu ? 2 * n : n, k, n, 0, dtype};
     op.stored_elements = op.rows * op.columns;
     if (target_.backend == jit::Backend::kCpu) {
-      op.pack = pack_weight_op(target_, dtype, n, k, geglu);
+      op.pack = pack_weight_op(target_, dtype, geglu);
       op.stored_elements = packed_weight_size(target_, dtype, n, k, geglu);
     }
     return op;

@@ -75,9 +75,9 @@ std::vector<Tile> cpu_tiles(const jit::KernelSpec& base) {
   return {row_tiles(16)};
 }
 
-Op pack_weight_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool geglu) {
+Op pack_weight_op(const jit::Target& target, DType dtype, bool geglu) {
   jit::KernelSpec spec("pack_weight", target);
-  spec.set("T", to_string(dtype)).set("N", n).set("K", k).set("GEGLU", geglu ? "yes" : "no");
+  spec.set("T", to_string(dtype)).set("GEGLU", geglu ? "yes" : "no");
   const Tile tile = pack_tiles(spec);
   for (const jit::Param& param : tile.params) {
     std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);

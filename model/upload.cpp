@@ -94,7 +94,8 @@ class Lane {
     const Variant& variant = matrix.pack.choose(matrix.pack_rows);
     LAYA_ASSIGN(const auto kernel, engine_.kernel(variant.spec));
     return kernel->launch(*stream_, variant.rule.shape(matrix.pack_rows), staging_.data(),
-                          static_cast<void*>(target), static_cast<int32_t>(matrix.pack_rows));
+                          static_cast<void*>(target), static_cast<int32_t>(matrix.pack_rows),
+                          static_cast<int32_t>(matrix.columns));
   }
 
   jit::Engine& engine_;

@@ -229,11 +229,11 @@ class CpuKernelBench {
     LAYA_ASSIGN(
         Matrix packed,
         Matrix::create(*device_, model::packed_weight_size(target, dtype, n, k, is_geglu), dtype));
-    const model::Op op = model::pack_weight_op(target, dtype, n, k, is_geglu);
+    const model::Op op = model::pack_weight_op(target, dtype, is_geglu);
     const model::Variant& variant = op.choose(n);
     LAYA_ASSIGN(const auto kernel, engine_->kernel(variant.spec));
     LAYA_TRY(kernel->launch(*stream_, variant.rule.shape(n), w.data(), packed.data(),
-                            static_cast<int32_t>(n)));
+                            static_cast<int32_t>(n), static_cast<int32_t>(k)));
     return packed;
   }
 

@@ -2,11 +2,16 @@
 
 #include <clang/Basic/Diagnostic.h>
 #include <clang/Basic/DiagnosticOptions.h>
+#include <clang/Basic/TargetInfo.h>
+#include <clang/CodeGen/BackendUtil.h>
 #include <clang/CodeGen/CodeGenAction.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/CompilerInvocation.h>
 #include <clang/Frontend/TextDiagnosticPrinter.h>
 #include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/Module.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/VirtualFileSystem.h>
@@ -16,6 +21,7 @@
 #include <algorithm>
 
 #include "jit/llvm/fatal_errors.h"
+#include "jit/llvm/optimizer.h"
 
 namespace laya::llvm_component {
 namespace {
@@ -53,9 +59,10 @@ class Compilation {
     instance_.createDiagnostics(new clang::TextDiagnosticPrinter(log_, diagnostic_options_.get()));
     instance_.createFileManager(files_);
     instance_.setVerboseOutputStream(silence_);  // "1 warning generated."
-    instance_.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object_));
-    clang::EmitObjAction action;
-    return instance_.ExecuteAction(action);
+    clang::EmitLLVMOnlyAction action;  // owns what the module lives in
+    if (!instance_.ExecuteAction(action)) return false;
+    const std::unique_ptr<llvm::Module> module = action.takeModule();
+    return optimize_module(*module) && emit_object(*module);
   }
 
   std::string_view object() const { return {object_.data(), object_.size()}; }
@@ -79,7 +86,8 @@ class Compilation {
   bool parse_options() {
     std::vector<const char*> arguments;
     for (const std::string& option : job_.options) arguments.push_back(option.c_str());
-    for (const char* fixed : {"-emit-obj", "-x", "c++", "-I", "."}) {
+    // Passes: see optimizer.h.
+    for (const char* fixed : {"-emit-obj", "-disable-llvm-passes", "-x", "c++", "-I", "."}) {
       arguments.push_back(fixed);
     }
     const std::string source_name(job_.source.name);
@@ -92,6 +100,35 @@ class Compilation {
                                                      diagnostics);
   }
 
+  bool optimize_module(llvm::Module& module) {
+    std::string error;
+    if (optimize(module, error)) return true;
+    log_ << "error: " << error << '\n';
+    return false;
+  }
+
+  bool emit_object(llvm::Module& module) {
+    module.getContext().setDiagnosticHandlerCallBack(take_diagnostic, this);
+    clang::EmitBackendOutput(
+        instance_.getDiagnostics(), instance_.getHeaderSearchOpts(), instance_.getCodeGenOpts(),
+        instance_.getTargetOpts(), instance_.getLangOpts(),
+        instance_.getTarget().getDataLayoutString(), &module, clang::Backend_EmitObj, files_,
+        std::make_unique<llvm::raw_svector_ostream>(object_));
+    return !backend_failed_ && !instance_.getDiagnostics().hasErrorOccurred();
+  }
+
+  /// What the code generator has to say.
+  static void take_diagnostic(const llvm::DiagnosticInfo* info, void* compilation) {
+    auto& self = *static_cast<Compilation*>(compilation);
+    const llvm::DiagnosticSeverity severity = info->getSeverity();
+    if (severity != llvm::DS_Error && severity != llvm::DS_Warning) return;
+    if (severity == llvm::DS_Error) self.backend_failed_ = true;
+    self.log_ << (severity == llvm::DS_Error ? "error: " : "warning: ");
+    llvm::DiagnosticPrinterRawOStream printer(self.log_);
+    info->print(printer);
+    self.log_ << '\n';
+  }
+
   const Job& job_;
   FileSystem files_{new llvm::vfs::InMemoryFileSystem};
   std::string log_text_;
@@ -101,6 +138,7 @@ class Compilation {
   llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> diagnostic_options_{
       new clang::DiagnosticOptions};
   clang::CompilerInstance instance_;
+  bool backend_failed_ = false;
 };
 
 void compile_here(const Job& job, Outcome& outcome) {

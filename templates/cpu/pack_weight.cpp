@@ -5,14 +5,13 @@
 //
 //! entry pack_weight
 //! param T      word  fp32 bf16              element type of w and packed
-//! param N      int   8..1048576 step 8      columns of the product
-//! param K      int   8..1048576 step 8      columns of w
-//! param GEGLU  word  no yes                 yes: w has 2N rows; see gemm_geglu for the panel
+//! param GEGLU  word  no yes                 yes: w has 2n rows; see gemm_geglu for the panel
 //! param NR     int   4..128 step 4          columns of a panel
-//! arg w       ptr   [N, K] T, GEGLU: [2N, K]
-//! arg packed  ptr   [ceil(n / columns), K, NR] T with columns = NR, GEGLU: NR / 2;
-// Packed bf16 is [..., K / 2, NR, 2].
-//! arg n       i32   N, or fewer to pack the first rows only; may be 0
+//! arg w       ptr   [n, k] T, GEGLU: [2n, k]
+//! arg packed  ptr   [ceil(n / columns), k, NR] T with columns = NR, GEGLU: NR / 2;
+// Packed bf16 is [..., k / 2, NR, 2].
+//! arg n       i32   columns of the product; may be 0
+//! arg k       i32   columns of w, a multiple of 8
 //
 // Launch: any number of blocks, each with an equal share of the panels.
 #include "types.h"
@@ -27,16 +26,16 @@ constexpr int kStep = 8;  ///< values of k at a time: keeps what is written in t
 inline int source_row(int panel, int i, int n) {
   const int column = panel * kColumns + i % kColumns;
   if (column >= n) return -1;
-  return i < kColumns ? column : N + column;
+  return i < kColumns ? column : n + column;
 }
 
-void pack_panel(const T* w, T* packed, int panel, int n) {
-  for (int k = 0; k < K; k += kStep) {
+void pack_panel(const T* w, T* packed, int panel, int n, int k) {
+  for (int first = 0; first < k; first += kStep) {
     for (int i = 0; i < NR; ++i) {
       const int row = source_row(panel, i, n);
-      const T* from = w + static_cast<long long>(row) * K + k;
+      const T* from = w + static_cast<long long>(row) * k + first;
       for (int j = 0; j < kStep; ++j) {
-        T& to = packed[((k + j) / kPair * NR + i) * kPair + j % kPair];
+        T& to = packed[((first + j) / kPair * NR + i) * kPair + j % kPair];
         to = row < 0 ? T() : from[j];
       }
     }
@@ -45,9 +44,9 @@ void pack_panel(const T* w, T* packed, int panel, int n) {
 
 }  // namespace
 
-extern "C" void pack_weight(const T* w, T* packed, int n, Block block) {
+extern "C" void pack_weight(const T* w, T* packed, int n, int k, Block block) {
   const Range panels = share_of((n + kColumns - 1) / kColumns, block.x, block.nx);
   for (int panel = panels.begin; panel < panels.end; ++panel) {
-    pack_panel(w, packed + static_cast<long long>(panel) * K * NR, panel, n);
+    pack_panel(w, packed + static_cast<long long>(panel) * k * NR, panel, n, k);
   }
 }

@@ -56,7 +56,6 @@ struct RegisterTile {
   /// at[i][v] += sum over k < count of a[i * A_ROW + k * A_STEP] * b[k * B_STEP + v * kWidth].
   template <int A_ROW, int A_STEP, int B_STEP>
   inline void multiply(const fp32* a, const fp32* b, int count) {
-#pragma clang loop unroll_count(2)
     for (int k = 0; k < count; ++k) {
       Vec column[VECTORS];
 #pragma clang loop unroll(full)
@@ -81,7 +80,6 @@ struct RegisterTile {
   /// Of bf16, in steps of two k, which lie side by side in both; `count` is even.
   template <int A_ROW, int B_STEP>
   inline void multiply_packed(const bf16* a, const bf16* b, int count) {
-#pragma clang loop unroll_count(2)
     for (int k = 0; k < count; k += 2) {
       Pairs column[VECTORS];
 #pragma clang loop unroll(full)
@@ -120,27 +118,12 @@ struct RegisterTile {
   }
 };
 
-/// Calls f(Count<n>()) for the run-time number n in 1..MAX.
-template <int MAX, class F>
-inline void with_count(int n, F f) {
-  if constexpr (MAX > 1) {
-    if (n < MAX) return with_count<MAX - 1>(n, f);
-  }
-  f(Count<MAX>());
-}
-
-/// Cuts rows into as few tiles of at most MAX rows as possible, all of one size but the last, and
-/// calls f(first row, Count of rows) for each.
+/// Cuts rows into tiles of MAX rows and, at the end, of fewer and fewer, and calls f(first row, Count
+/// of rows) for each. Few sizes, so that a kernel compiles fast: 6, 4, 2 and 1 for MAX = 6.
 template <int MAX, class F>
 inline void for_tiles(Range rows, F f) {
-  const int total = rows.end - rows.begin;
-  if (total <= 0) return;
-  const int tiles = (total + MAX - 1) / MAX;
-  const int size = (total + tiles - 1) / tiles;
-  for (int first = rows.begin; first < rows.end; first += size) {
-    const int left = rows.end - first;
-    with_count<MAX>(left < size ? left : size, [&](auto n) { f(first, n); });
-  }
+  for (; rows.end - rows.begin >= MAX; rows.begin += MAX) f(rows.begin, Count<MAX>());
+  if constexpr (MAX > 1) for_tiles<MAX * 2 / 3>(rows, f);
 }
 
 }  // namespace

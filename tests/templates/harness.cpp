@@ -116,7 +116,8 @@ DeviceArray Harness::weight(const std::vector<float>& values, DType dtype, int64
   if (!is_cpu()) return plain;
   const int64_t size = model::packed_weight_size(target(), dtype, n, k, geglu);
   DeviceArray packed = output(static_cast<size_t>(size), dtype);
-  run(model::pack_weight_op(target(), dtype, n, k, geglu), n, plain, packed, static_cast<int>(n));
+  run(model::pack_weight_op(target(), dtype, geglu), n, plain, packed, static_cast<int>(n),
+      static_cast<int>(k));
   return packed;
 }
 

@@ -40,11 +40,11 @@ TEST_CASE("pack_weight: panels hold the columns k by k, and zeros past the end")
       Random random(7);
       const size_t elements = static_cast<size_t>(geglu ? 2 * n * k : n * k);
       const std::vector<float> w = random.values(elements, -1, 1);
-      const model::Op op = model::pack_weight_op(on.target(), DType::kF32, n, k, geglu);
+      const model::Op op = model::pack_weight_op(on.target(), DType::kF32, geglu);
       const int64_t size = model::packed_weight_size(on.target(), DType::kF32, n, k, geglu);
       const DeviceArray device_w = on.floats(w);
       const DeviceArray out = on.output(static_cast<size_t>(size));
-      on.run(op, n, device_w, out, n);
+      on.run(op, n, device_w, out, n, k);
       const int64_t nr = panel_columns(op.variants.front().spec);
       check_same_bits(on.read(out), packed(w, n, k, nr, geglu));
     }
@@ -53,10 +53,10 @@ TEST_CASE("pack_weight: panels hold the columns k by k, and zeros past the end")
 
 TEST_CASE("pack_weight: no rows, nothing written") {
   Harness& on = cpu_harness();
-  const model::Op op = model::pack_weight_op(on.target(), DType::kF32, 64, 8, false);
+  const model::Op op = model::pack_weight_op(on.target(), DType::kF32, false);
   const DeviceArray w = on.floats({}), out = on.output(0);
-  on.run(op, 0, w, out, 0);
-  on.launch(op.variants.front().spec, {.grid = {3}}, w, out, 0);
+  on.run(op, 0, w, out, 0, 8);
+  on.launch(op.variants.front().spec, {.grid = {3}}, w, out, 0, 8);
   CHECK(on.read(out).empty());
 }
 
