@@ -58,6 +58,14 @@ Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool bi
                         .set("ACT", to_word(act)));
 }
 
+Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool bias) {
+  return with_tiles(jit::KernelSpec("gemm_residual", target)
+                        .set("T", to_string(dtype))
+                        .set("N", n)
+                        .set("K", k)
+                        .set("BIAS", yes_no(bias)));
+}
+
 Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k) {
   return with_tiles(
       jit::KernelSpec("gemm_geglu", target).set("T", to_string(dtype)).set("N", n).set("K", k));

@@ -51,6 +51,9 @@ Op score_op(const jit::Target& target, int64_t hidden);
 /// Confidence features of each row's option logits and the action head on top, all fp32.
 Op action_head_op(const jit::Target& target, int64_t hidden, int64_t hidden_units, int64_t actions);
 
+/// CPU only: x += a * w^T + bias for a residual stream x in fp32.
+Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool bias);
+
 /// CPU only: rewrites a weight [n, k] into the panel layout that the CPU's gemm reads; `geglu`: a
 /// weight [2n, k] of gemm_geglu. One kernel for every n and k; launched over n rows.
 Op pack_weight_op(const jit::Target& target, DType dtype, bool geglu);

@@ -66,7 +66,7 @@ Tile row_tiles(int64_t rows_per_block) {
 
 std::vector<Tile> cpu_tiles(const jit::KernelSpec& base) {
   const std::string& name = base.template_name();
-  if (name == "gemm") return {gemm_tiles(base, false)};
+  if (name == "gemm" || name == "gemm_residual") return {gemm_tiles(base, false)};
   if (name == "gemm_geglu") return {gemm_tiles(base, true)};
   if (name == "pack_weight") return {pack_tiles(base)};
   if (name == "attention") return {attention_tiles(base)};

@@ -60,6 +60,8 @@ std::set<std::pair<int64_t, int64_t>> model_shapes(Epilogue epilogue) {
     const int64_t d = config->hidden_size, f = config->intermediate_size;
     if (epilogue == Epilogue::kGeglu) {
       shapes.insert({f, d});
+    } else if (epilogue == Epilogue::kResidual) {
+      shapes.insert({{d, d}, {d, f}, {d, 4 * d}});
     } else {
       shapes.insert({{3 * d, d}, {d, d}, {2 * f, d}, {d, f}, {4 * d, d}, {d, 4 * d}});
     }
@@ -71,14 +73,16 @@ Result<Epilogue> parse_kernel(const std::string& word) {
   if (word == "gemm") return Epilogue::kNone;
   if (word == "gemm_gelu") return Epilogue::kBiasGelu;
   if (word == "gemm_geglu") return Epilogue::kGeglu;
-  return fail(ErrorKind::kBadInput, "kernel '" + word + "' is not gemm, gemm_gelu or gemm_geglu");
+  if (word == "gemm_residual") return Epilogue::kResidual;
+  return fail(ErrorKind::kBadInput,
+              "kernel '" + word + "' is not gemm, gemm_gelu, gemm_residual or gemm_geglu");
 }
 
 Result<std::vector<Product>> products_of(const BenchKernelsArgs& args) {
   LAYA_ASSIGN(const model::DType dtype, model::parse_dtype(args.dtype));
   LAYA_TRY(model::check_precision(dtype, jit::host_cpu_target()));
   std::vector<Product> products;
-  const std::vector<std::string> all{"gemm", "gemm_gelu", "gemm_geglu"};
+  const std::vector<std::string> all{"gemm", "gemm_gelu", "gemm_residual", "gemm_geglu"};
   for (const std::string& word : args.kernels.empty() ? all : args.kernels) {
     LAYA_ASSIGN(const Epilogue epilogue, parse_kernel(word));
     for (const std::string& text : args.shapes) {
@@ -169,8 +173,8 @@ Benchmark add_bench_kernels(CLI::App& bench_app) {
                   "CPU: ROWSxNxK, comma-separated; default: all of base and large, 16 to 1024 rows")
       ->delimiter(',');
   app->add_option("--kernel", args->kernels,
-                  "Default: all. CPU: gemm, gemm_gelu (with bias), gemm_geglu (N columns of the "
-                  "result); GPU: names as in the table")
+                  "Default: all. CPU: gemm, gemm_gelu (with bias), gemm_residual (added to fp32), "
+                  "gemm_geglu (N columns of the result); GPU: names as in the table")
       ->delimiter(',');
   app->add_option("--threads", args->bench.threads, "CPU: default one per core")
       ->check(CLI::Range(1, 1024));

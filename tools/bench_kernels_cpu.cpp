@@ -34,6 +34,7 @@ const char* name_of(Epilogue epilogue) {
     case Epilogue::kNone: return "gemm";
     case Epilogue::kBiasGelu: return "gemm_gelu";
     case Epilogue::kGeglu: return "gemm_geglu";
+    case Epilogue::kResidual: return "gemm_residual";
   }
   return "";
 }
@@ -52,6 +53,7 @@ model::Op op_of(const Product& product, const jit::Target& target) {
   const auto& [dtype, rows, n, k, epilogue] = product;
   switch (epilogue) {
     case Epilogue::kGeglu: return model::gemm_geglu_op(target, dtype, n, k);
+    case Epilogue::kResidual: return model::gemm_residual_op(target, dtype, n, k, false);
     case Epilogue::kBiasGelu:
       return model::gemm_op(target, dtype, n, k, true, model::Activation::kGelu);
     case Epilogue::kNone: break;
@@ -187,8 +189,8 @@ class CpuKernelBench {
     LAYA_ASSIGN(Matrix a, Matrix::create(*device_, rows * k, dtype));
     LAYA_ASSIGN(Matrix w, Matrix::create(*device_, product.weight_rows() * k, dtype));
     LAYA_ASSIGN(Matrix bias, Matrix::create(*device_, n, DType::kF32));
-    LAYA_ASSIGN(Matrix out, Matrix::create(*device_, results, dtype));
-    LAYA_ASSIGN(Matrix onednn_out, Matrix::create(*device_, results, dtype));
+    LAYA_ASSIGN(Matrix out, Matrix::create(*device_, results, product.out_dtype()));
+    LAYA_ASSIGN(Matrix onednn_out, Matrix::create(*device_, results, product.out_dtype()));
     LAYA_ASSIGN(Matrix openblas_out, Matrix::create(*device_, results, dtype));
     std::mt19937 random(static_cast<uint32_t>(rows * n + k));
     a.fill(random, 1);
@@ -216,7 +218,7 @@ class CpuKernelBench {
                              &openblas_out});
     }
     LAYA_TRY(measure(contestants));
-    LAYA_TRY(compare(product, contestants));
+    LAYA_TRY(compare(product, contestants, random));
     add_figures(product, contestants);
     return {};
   }
@@ -271,7 +273,13 @@ class CpuKernelBench {
   }
 
   /// A figure beside a reference that computes something else would mean nothing.
-  static Result<void> compare(const Product& product, const std::vector<Contestant>& contestants) {
+  static Result<void> compare(const Product& product, const std::vector<Contestant>& contestants,
+                              const std::mt19937& random) {
+    for (const Contestant& contestant : contestants) {
+      std::mt19937 same = random;
+      contestant.out->fill(same, 1);  // what a residual is added to
+      LAYA_TRY(contestant.run());
+    }
     const float allowed = product.dtype == DType::kF32 ? 1e-4F : 0.1F;
     for (const Contestant& other : contestants) {
       const float difference = Matrix::largest_difference(*contestants.front().out, *other.out);
@@ -300,7 +308,11 @@ class CpuKernelBench {
     for (size_t i = 1; i < contestants.size(); ++i) {
       figure.name = std::string(name_of(product.epilogue)) + " / " + contestants[i].name;
       figure.reference = gflop / contestants[i].seconds.quantile(0.5);
-      ratios_[figure.name].push_back({figure.value / *figure.reference, figure.shape});
+      const Ratio ratio{figure.value / *figure.reference, figure.shape};
+      ratios_[figure.name].push_back(ratio);
+      if (product.epilogue != Epilogue::kNone) {
+        ratios_["all epilogues / " + contestants[i].name].push_back(ratio);
+      }
       figures_.push_back(figure);
     }
   }

@@ -60,7 +60,9 @@ constexpr int kSrc = 1, kSrc1 = 2, kDst = 17, kWeights = 33, kBias = 41;
     (void*, const void* src, const void* weights, const void* bias, const void* dst))         \
   X(int, dnnl_primitive_desc_create,                                                          \
     (void**, const void* desc, void* attr, void* engine, void* hint))                         \
-  X(int, dnnl_post_ops_append_eltwise, (void*, float scale, int kind, float alpha, float beta))
+  X(int, dnnl_post_ops_append_eltwise,                                                        \
+    (void*, float scale, int kind, float alpha, float beta))                                  \
+  X(int, dnnl_post_ops_append_sum, (void*, float scale))
 
 #define LAYA_ONEDNN_3_FUNCTIONS(X)                                                                 \
   X(int, dnnl_memory_desc_create_with_strides, (void**, int, const Dims&, int dtype, const Dims&)) \
@@ -69,7 +71,8 @@ constexpr int kSrc = 1, kSrc1 = 2, kDst = 17, kWeights = 33, kBias = 41;
   X(int, dnnl_matmul_primitive_desc_create,                                                        \
     (void**, void* engine, const void* src, const void* weights, const void* bias,                 \
      const void* dst, void* attr))                                                                 \
-  X(int, dnnl_post_ops_append_eltwise, (void*, int kind, float alpha, float beta))
+  X(int, dnnl_post_ops_append_eltwise, (void*, int kind, float alpha, float beta))                 \
+  X(int, dnnl_post_ops_append_sum, (void*, float scale, int zero_point, int dtype))
 
 #define LAYA_DECLARE(result, name, arguments) result(*name) arguments = nullptr;
 #define LAYA_FIND(result, name, arguments) \
@@ -174,9 +177,13 @@ class OpenedOnednn final : public Onednn {
                                                  void* out) override {
     auto prepared = std::make_unique<PreparedProduct>(api_, stream_);
     if (product.epilogue != Epilogue::kGeglu) {
-      const bool is_plain = product.epilogue == Epilogue::kNone;
-      LAYA_TRY(add(*prepared, product, a, w, is_plain ? nullptr : bias, out,
-                   is_plain ? Handle() : gelu(), nullptr));
+      const bool has_gelu = product.epilogue == Epilogue::kBiasGelu;
+      const bool is_added = product.epilogue == Epilogue::kResidual;
+      LAYA_TRY(add(*prepared, product, a, w, has_gelu ? bias : nullptr, out,
+                   has_gelu   ? gelu()
+                   : is_added ? sum()
+                              : Handle(),
+                   nullptr));
       return prepared;
     }
     const auto bytes = static_cast<size_t>(model::size_of(product.dtype));
@@ -254,6 +261,12 @@ class OpenedOnednn final : public Onednn {
                      : api_.v3.dnnl_post_ops_append_eltwise(ops, 0x31, 0, 0);
     });
   }
+  Handle sum() const {
+    return with_post_op([&](void* ops) {
+      return is_v2() ? api_.v2.dnnl_post_ops_append_sum(ops, 1)
+                     : api_.v3.dnnl_post_ops_append_sum(ops, 1, 0, /*dtype, that of out=*/0);
+    });
+  }
   Handle multiply_by(const Handle& factors) const {
     return with_post_op(
         [&](void* ops) { return api_.dnnl_post_ops_append_binary(ops, kMultiply, factors.get()); });
@@ -316,7 +329,7 @@ class OpenedOnednn final : public Onednn {
   Result<void> add(PreparedProduct& owner, const Product& product, const void* a, const void* w,
                    const float* bias, void* out, const Handle& attr, const void* factors) const {
     LAYA_ASSIGN(const Handle src, dense(product.rows, product.k, product.dtype));
-    LAYA_ASSIGN(const Handle dst, dense(product.rows, product.n, product.dtype));
+    LAYA_ASSIGN(const Handle dst, dense(product.rows, product.n, product.out_dtype()));
     Handle bias_desc;
     if (bias != nullptr) {
       LAYA_ASSIGN(bias_desc, dense(1, product.n, model::DType::kF32));

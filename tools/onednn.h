@@ -16,14 +16,19 @@ namespace laya::tools {
 enum class Epilogue : uint8_t {
   kNone,
   kBiasGelu,  ///< gelu(a * w^T + bias), exact GELU
+  kResidual,  ///< out + a * w^T, in place
   kGeglu,     ///< gelu(a * u^T) * (a * g^T) with w = [u; g]: two products, the second multiplies
 };
 
 struct Product {
-  model::DType dtype;  ///< of a, w and out: fp32 or bf16; the bias is fp32
+  model::DType dtype;  ///< of a and w: fp32 or bf16; the bias is fp32
   int64_t rows, n, k;  ///< a [rows, k], out [rows, n], w [n, k], of kGeglu [2n, k]
   Epilogue epilogue;
 
+  /// The residual stream is fp32 whatever the product's dtype.
+  model::DType out_dtype() const {
+    return epilogue == Epilogue::kResidual ? model::DType::kF32 : dtype;
+  }
   /// Rows of w.
   int64_t weight_rows() const { return epilogue == Epilogue::kGeglu ? 2 * n : n; }
 };

@@ -47,21 +47,14 @@ __attribute__((noinline)) void write_tile(const fp32* tile, const fp32* bias, T*
 
 extern "C" void gemm(const T* a, const T* w, const fp32* bias, T* out, int rows, Block block) {
   constexpr int kPanels = (N + NR - 1) / NR;
-  const int panel = static_cast<int>(block.x % kPanels);
-  const Range range = share_of(rows, block.x / kPanels, block.nx / kPanels);
-  w += static_cast<long long>(panel) * K * NR;
-  if constexpr (BIAS == BIAS_yes) bias += panel * NR;
-  out += panel * NR;
-  for_tiles<MR>(range, [&](int first, auto count) {
-    RegisterTile<count.value, NR / kWidth> tile = {};
-    tile.template multiply_packed<K, NR>(a + static_cast<long long>(first) * K, w, K);
-    alignas(64) fp32 results[MR * NR];
-    tile.template store_to<NR>(results);
-    T* to = out + static_cast<long long>(first) * N;
-    if (N % NR == 0 || panel + 1 < kPanels) {
-      write_tile<NR>(results, bias, to, count);
-    } else {
-      write_tile<N % NR>(results, bias, to, count);
-    }
-  });
+  multiply_panel<K, NR, MR, kPanels>(
+      a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
+        const fp32* added = BIAS == BIAS_yes ? bias + panel * NR : nullptr;
+        T* to = out + static_cast<long long>(first) * N + panel * NR;
+        if (N % NR == 0 || panel + 1 < kPanels) {
+          write_tile<NR>(tile, added, to, count);
+        } else {
+          write_tile<N % NR>(tile, added, to, count);
+        }
+      });
 }

@@ -39,20 +39,13 @@ __attribute__((noinline)) void write_tile(const fp32* tile, T* out, int rows) {
 
 extern "C" void gemm_geglu(const T* a, const T* w, T* out, int rows, Block block) {
   constexpr int kPanels = (N + kColumns - 1) / kColumns;
-  const int panel = static_cast<int>(block.x % kPanels);
-  const Range range = share_of(rows, block.x / kPanels, block.nx / kPanels);
-  w += static_cast<long long>(panel) * K * NR;
-  out += panel * kColumns;
-  for_tiles<MR>(range, [&](int first, auto count) {
-    RegisterTile<count.value, NR / kWidth> tile = {};
-    tile.template multiply_packed<K, NR>(a + static_cast<long long>(first) * K, w, K);
-    alignas(64) fp32 results[MR * NR];
-    tile.template store_to<NR>(results);
-    T* to = out + static_cast<long long>(first) * N;
-    if (N % kColumns == 0 || panel + 1 < kPanels) {
-      write_tile<kColumns>(results, to, count);
-    } else {
-      write_tile<N % kColumns>(results, to, count);
-    }
-  });
+  multiply_panel<K, NR, MR, kPanels>(
+      a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
+        T* to = out + static_cast<long long>(first) * N + panel * kColumns;
+        if (N % kColumns == 0 || panel + 1 < kPanels) {
+          write_tile<kColumns>(tile, to, count);
+        } else {
+          write_tile<N % kColumns>(tile, to, count);
+        }
+      });
 }

@@ -126,4 +126,20 @@ inline void for_tiles(Range rows, F f) {
   if constexpr (MAX > 1) for_tiles<MAX * 2 / 3>(rows, f);
 }
 
+/// What one block of a product of PANELS panels computes: one panel for its share of the rows, in
+/// tiles of at most MR rows. Calls write(panel, first row, rows, results [rows, NR]) for each.
+template <int K, int NR, int MR, int PANELS, class T, class F>
+inline void multiply_panel(const T* a, const T* w, int rows, Block block, F write) {
+  const int panel = static_cast<int>(block.x % PANELS);
+  const Range range = share_of(rows, block.x / PANELS, block.nx / PANELS);
+  w += static_cast<long long>(panel) * K * NR;
+  for_tiles<MR>(range, [&](int first, auto count) {
+    RegisterTile<count.value, NR / kWidth> tile = {};
+    tile.template multiply_packed<K, NR>(a + static_cast<long long>(first) * K, w, K);
+    alignas(64) fp32 results[MR * NR];
+    tile.template store_to<NR>(results);
+    write(panel, first, count.value, results);
+  });
+}
+
 }  // namespace
