@@ -164,6 +164,45 @@ void check_geglu(Harness& on, DType dtype, const GegluShape& shape) {
       });
 }
 
+/// As check_product does, with random rows to add to.
+void check_residual(Harness& on, DType dtype, int64_t n, int64_t k, bool with_bias) {
+  const model::Op op = model::gemm_residual_op(on.target(), dtype, n, k, with_bias);
+  const model::Variant& variant = op.variants.front();
+  CAPTURE(variant.spec.to_string());
+  Random random(static_cast<uint64_t>(n + k));
+  const float scale = std::sqrt(3.0f / static_cast<float>(k));
+  const std::vector<float> a = random.values(static_cast<size_t>(kMaxRows * k), -1, 1, dtype);
+  const std::vector<float> w = random.values(static_cast<size_t>(n * k), -scale, scale, dtype);
+  const std::vector<float> bias = random.values(static_cast<size_t>(n), -1, 1);
+  const std::vector<float> x = random.values(static_cast<size_t>(kMaxRows * n), -5, 5);
+  const DeviceArray device_a = on.floats(a, dtype), device_w = on.weight(w, dtype, n, k, false);
+  const DeviceArray device_bias = on.floats(bias);
+  void* const bias_address = with_bias ? device_bias.data() : kNoArray;
+  const auto result = [&](int first_row, int rows) {
+    const auto begin = x.begin() + first_row * n;
+    const DeviceArray in_place = on.floats({begin, begin + rows * n});
+    on.run(variant, rows, device_a.at(static_cast<size_t>(first_row * k)), device_w, bias_address,
+           in_place, rows);
+    return on.read(in_place);
+  };
+
+  const std::vector<int64_t> columns = some_columns(n);
+  std::vector<double> expected =
+      reference::product(to_double(a), to_double(w),
+                         with_bias ? to_double(bias) : std::vector<double>(), k, columns);
+  const std::vector<float> before = pick_columns(x, n, columns);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+  const std::vector<float> whole = result(0, kMaxRows);
+  // Nothing is rounded to T: what is left are the errors of fp32.
+  check_close(pick_columns(whole, n, columns), expected, product_tolerance(DType::kF32));
+  for (const int rows : kRowCounts) {
+    CAPTURE(rows);
+    check_same_bits(result(0, rows), first(whole, static_cast<size_t>(rows * n)));
+  }
+  const std::vector<float> alone = result(57, 1);
+  check_same_bits(alone, std::span(whole).subspan(static_cast<size_t>(57 * n), alone.size()));
+}
+
 }  // namespace
 
 DEVICE_TEST("gemm: every row is right, whatever shares the batch and whatever the tile") {
@@ -210,6 +249,19 @@ DEVICE_TEST("gemm_geglu: every row is right, whatever shares the batch and whate
   for (const DType dtype : on.dtypes()) {
     for (const GegluShape& shape : kGegluShapes) {
       if (is_wanted(on, shape)) check_geglu(on, dtype, shape);
+    }
+  }
+}
+
+TEST_CASE("gemm_residual: every row is added to, whatever shares the batch") {
+  for (Harness* on : {&cpu_harness(), avx2_harness(), sse2_harness()}) {
+    if (on == nullptr) continue;  // a processor of another kind
+    for (const DType dtype : on->dtypes()) {
+      for (const bool with_bias : {false, true}) {
+        for (const auto& [n, k] : {std::pair{768, 768}, {104, 72}, {8, 8}}) {
+          if (on->is_thorough() || n < 768) check_residual(*on, dtype, n, k, with_bias);
+        }
+      }
     }
   }
 }
