@@ -54,15 +54,14 @@ constexpr int kSrc = 1, kSrc1 = 2, kDst = 17, kWeights = 33, kBias = 41;
   X(int, dnnl_reorder_primitive_desc_create,                                        \
     (void**, const void* from, void* from_engine, const void* to, void* to_engine, void* attr))
 
-#define LAYA_ONEDNN_2_FUNCTIONS(X)                                                            \
-  X(int, dnnl_memory_desc_init_by_strides, (void*, int, const Dims&, int dtype, const Dims&)) \
-  X(int, dnnl_memory_desc_init_by_tag, (void*, int, const Dims&, int dtype, int tag))         \
-  X(int, dnnl_matmul_desc_init,                                                               \
-    (void*, const void* src, const void* weights, const void* bias, const void* dst))         \
-  X(int, dnnl_primitive_desc_create,                                                          \
-    (void**, const void* desc, void* attr, void* engine, void* hint))                         \
-  X(int, dnnl_post_ops_append_eltwise,                                                        \
-    (void*, float scale, int kind, float alpha, float beta))                                  \
+#define LAYA_ONEDNN_2_FUNCTIONS(X)                                                              \
+  X(int, dnnl_memory_desc_init_by_strides, (void*, int, const Dims&, int dtype, const Dims&))   \
+  X(int, dnnl_memory_desc_init_by_tag, (void*, int, const Dims&, int dtype, int tag))           \
+  X(int, dnnl_matmul_desc_init,                                                                 \
+    (void*, const void* src, const void* weights, const void* bias, const void* dst))           \
+  X(int, dnnl_primitive_desc_create,                                                            \
+    (void**, const void* desc, void* attr, void* engine, void* hint))                           \
+  X(int, dnnl_post_ops_append_eltwise, (void*, float scale, int kind, float alpha, float beta)) \
   X(int, dnnl_post_ops_append_sum, (void*, float scale))
 
 #define LAYA_ONEDNN_3_FUNCTIONS(X)                                                                 \

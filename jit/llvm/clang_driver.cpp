@@ -59,7 +59,7 @@ class Compilation {
     instance_.createDiagnostics(new clang::TextDiagnosticPrinter(log_, diagnostic_options_.get()));
     instance_.createFileManager(files_);
     instance_.setVerboseOutputStream(silence_);  // "1 warning generated."
-    clang::EmitLLVMOnlyAction action;  // owns what the module lives in
+    clang::EmitLLVMOnlyAction action;            // owns what the module lives in
     if (!instance_.ExecuteAction(action)) return false;
     const std::unique_ptr<llvm::Module> module = action.takeModule();
     return optimize_module(*module) && emit_object(*module);
@@ -109,11 +109,11 @@ class Compilation {
 
   bool emit_object(llvm::Module& module) {
     module.getContext().setDiagnosticHandlerCallBack(take_diagnostic, this);
-    clang::EmitBackendOutput(
-        instance_.getDiagnostics(), instance_.getHeaderSearchOpts(), instance_.getCodeGenOpts(),
-        instance_.getTargetOpts(), instance_.getLangOpts(),
-        instance_.getTarget().getDataLayoutString(), &module, clang::Backend_EmitObj, files_,
-        std::make_unique<llvm::raw_svector_ostream>(object_));
+    clang::EmitBackendOutput(instance_.getDiagnostics(), instance_.getHeaderSearchOpts(),
+                             instance_.getCodeGenOpts(), instance_.getTargetOpts(),
+                             instance_.getLangOpts(), instance_.getTarget().getDataLayoutString(),
+                             &module, clang::Backend_EmitObj, files_,
+                             std::make_unique<llvm::raw_svector_ostream>(object_));
     return !backend_failed_ && !instance_.getDiagnostics().hasErrorOccurred();
   }
 

@@ -1,5 +1,6 @@
 #include "jit/llvm/optimizer.h"
 
+#include <llvm/IR/Module.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Target/TargetMachine.h>

@@ -1,10 +1,12 @@
-// The optimisations of a kernel, from Clang's plain output to what the code generator takes. Used by
-// clang_driver.cpp only.
+// The optimisations of a kernel, from Clang's plain output to what the code generator takes. Used
+// by clang_driver.cpp only.
 #pragma once
 
-#include <llvm/IR/Module.h>
-
 #include <string>
+
+namespace llvm {
+class Module;
+}
 
 namespace laya::llvm_component {
 

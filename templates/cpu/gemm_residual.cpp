@@ -13,8 +13,8 @@
 //! arg x     ptr   [rows, N] fp32, in and out
 //! arg rows  i32   may be 0
 //
-// Launch: any multiple of ceil(N / NR) blocks, each with one panel and an equal share of the rows, as
-// in gemm.
+// Launch: any multiple of ceil(N / NR) blocks, each with one panel and an equal share of the rows,
+// as in gemm.
 #include "register_tile.h"
 
 static_assert(NR % kWidth == 0, "panels are whole vectors");

@@ -118,8 +118,8 @@ struct RegisterTile {
   }
 };
 
-/// Cuts rows into tiles of MAX rows and, at the end, of fewer and fewer, and calls f(first row, Count
-/// of rows) for each. Few sizes, so that a kernel compiles fast: 6, 4, 2 and 1 for MAX = 6.
+/// Cuts rows into tiles of MAX rows and, at the end, of fewer and fewer, and calls f(first row,
+/// Count of rows) for each. Few sizes, so that a kernel compiles fast: 6, 4, 2 and 1 for MAX = 6.
 template <int MAX, class F>
 inline void for_tiles(Range rows, F f) {
   for (; rows.end - rows.begin >= MAX; rows.begin += MAX) f(rows.begin, Count<MAX>());

@@ -241,6 +241,15 @@ TEST_CASE("an option that Clang does not know is an error") {
   CHECK(has(failure_log(*compiler, request), "-make-it-fast"));
 }
 
+TEST_CASE("what the code generator refuses is in the log") {
+  const auto compiler = compiler_or_skip();
+  if (!compiler) return;
+  const std::string log = failure_log(
+      *compiler, request_for(*compiler, "extern \"C\" void scale(float*) { asm(\"go fast\"); }\n"));
+  CHECK(has(log, "error: "));
+  CHECK(has(log, "invalid instruction mnemonic 'go'"));
+}
+
 TEST_CASE("helper: a fatal error of LLVM" * doctest::skip()) {
   const auto compiler = make_llvm_compiler({});
   // An instruction of another back end, which LLVM cannot report as a diagnostic.

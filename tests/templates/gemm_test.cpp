@@ -187,9 +187,8 @@ void check_residual(Harness& on, DType dtype, int64_t n, int64_t k, bool with_bi
   };
 
   const std::vector<int64_t> columns = some_columns(n);
-  std::vector<double> expected =
-      reference::product(to_double(a), to_double(w),
-                         with_bias ? to_double(bias) : std::vector<double>(), k, columns);
+  std::vector<double> expected = reference::product(
+      to_double(a), to_double(w), with_bias ? to_double(bias) : std::vector<double>(), k, columns);
   const std::vector<float> before = pick_columns(x, n, columns);
   for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
   const std::vector<float> whole = result(0, kMaxRows);
