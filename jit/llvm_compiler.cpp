@@ -220,7 +220,7 @@ std::vector<std::string> LlvmCompiler::options(const Target& target) const {
   // CPUs where it prefers 256 bits for code that it vectorizes by itself.
   if (has_cpu_feature(target, "avx512f")) options.emplace_back("-mprefer-vector-width=512");
   static constexpr const char* kAlways[] = {
-      "-O2", "-vectorize-loops", "-vectorize-slp", "-std=c++20", "-fgnuc-version=4.2.1",
+      "-O2", "-std=c++20", "-fgnuc-version=4.2.1",
       // One rounding for a*b + c everywhere. Everything else keeps IEEE semantics: a sum is added
       // in the order in which the template adds it.
       "-ffp-contract=fast",

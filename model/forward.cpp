@@ -6,7 +6,8 @@ namespace laya::model {
 namespace {
 
 // One pass over one batch. Steps leave what the next one reads in the buffers named in
-// model/workspace.h; between layers the residual stream is x plus the pending delta.
+// model/workspace.h; between layers the residual stream is x plus, where products do not add to it
+// themselves, the pending delta.
 class Forward {
  public:
   Forward(const ForwardModel& model, const ShapeClass& shape, std::byte* workspace,
@@ -54,12 +55,12 @@ class Forward {
     LAYA_TRY(rotated_qkv(layer.qkv, sliding ? weights_.sliding_rope : weights_.full_rope));
     LAYA_TRY(sliding ? attend(plan_.sliding_attention, batch_.sliding_tiles, shape_.sliding_tiles)
                      : attend(plan_.full_attention, batch_.full_tiles, shape_.full_tiles));
-    LAYA_TRY(product(plan_.attn_out, a_, {layer.attn_out}, delta_, tokens_));
+    LAYA_TRY(end_branch(plan_.attn_out, a_, {layer.attn_out}, x_, tokens_));
 
     LAYA_TRY(add_norm(layer.mlp_norm));
     LAYA_TRY(
         loaded_.launch(stream_, plan_.mlp_in.multiply, tokens_, a_, layer.mlp_in, wide_, tokens_));
-    return product(plan_.mlp_out, wide_, {layer.mlp_out}, delta_, tokens_);
+    return end_branch(plan_.mlp_out, wide_, {layer.mlp_out}, x_, tokens_);
   }
 
   // Ends the encoder: final norm, type embedding and the first norm of the head in one kernel.
@@ -93,13 +94,13 @@ class Forward {
     return attend(plan_.full_attention, batch_.full_tiles, shape_.full_tiles);
   }
 
-  // From the output of attention to the delta of the MLP, over `rows` rows.
+  // From the output of attention to the end of the MLP, over `rows` rows.
   Result<void> head_mlp(const HeadLayerWeights& layer, const void* attended, float* x, void* normed,
                         int32_t rows) {
-    LAYA_TRY(product(plan_.head_attn_out, attended, layer.attn_out, delta_, rows));
+    LAYA_TRY(end_branch(plan_.head_attn_out, attended, layer.attn_out, x, rows));
     LAYA_TRY(add_norm(layer.norm2, x, normed, rows));
     LAYA_TRY(product(plan_.head_mlp_in, normed, layer.mlp_in, wide_, rows));
-    return product(plan_.head_mlp_out, wide_, layer.mlp_out, delta_, rows);
+    return end_branch(plan_.head_mlp_out, wide_, layer.mlp_out, x, rows);
   }
 
   // Scorer and action head. Rows of first tokens come before those of markers.
@@ -127,7 +128,14 @@ class Forward {
     return loaded_.launch(stream_, op.multiply, rows, a, weights.weight, weights.bias, out, rows);
   }
 
-  // x += delta; a = norm of x, without a bias.
+  // The last product of a branch of the residual stream x: adds to it, or leaves delta to be added.
+  Result<void> end_branch(const MatrixOp& op, const void* a, const LinearWeights& weights, float* x,
+                          int32_t rows) {
+    void* const out = plan_.adds_in_products ? static_cast<void*>(x) : delta_;
+    return product(op, a, weights, out, rows);
+  }
+
+  // x += delta, where there is one; a = norm of x, without a bias.
   Result<void> add_norm(const void* weight) {
     const void* const no_bias = nullptr;
     return loaded_.launch(stream_, plan_.add_norm, tokens_, x_, delta_, weight, no_bias, a_,

@@ -91,9 +91,11 @@ Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden
                         .set("BIAS", yes_no(bias)));
 }
 
-Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden) {
-  return with_tiles(
-      jit::KernelSpec("final_norm", target).set("T", to_string(dtype)).set("D", hidden));
+Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden, bool delta_add) {
+  jit::KernelSpec spec("final_norm", target);
+  spec.set("T", to_string(dtype)).set("D", hidden);
+  if (target.backend == jit::Backend::kCpu) spec.set("DELTA", yes_no(delta_add));
+  return with_tiles(spec);
 }
 
 Op rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim) {

@@ -31,7 +31,8 @@ Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden
                bool bias);
 
 /// x = LN(x + delta) * weight + type_table[type]; out = LN(x) * norm_weight + norm_bias.
-Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden);
+/// `delta_add` is for the CPU to choose; on GPUs it is always added.
+Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden, bool delta_add = true);
 
 /// Rotates q and k of packed qkv in place (rotate-half).
 Op rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim);

@@ -17,6 +17,11 @@ class Planner {
   MatrixOp gemm(DType dtype, int64_t n, int64_t k, bool bias, Activation act) const {
     return matrix(gemm_op(target_, dtype, n, k, bias, act), dtype, n, k, false);
   }
+  /// Ends a branch of the residual stream.
+  MatrixOp branch_end(int64_t n, int64_t k, bool bias) const {
+    if (target_.backend != jit::Backend::kCpu) return gemm(n, k, bias, Activation::kNone);
+    return matrix(gemm_residual_op(target_, dtype_, n, k, bias), dtype_, n, k, false);
+  }
   MatrixOp geglu(int64_t n, int64_t k) const {
     return matrix(gemm_geglu_op(target_, dtype_, n, k), dtype_, n, k, true);
   }
@@ -51,8 +56,10 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
   if (std::find(config.sliding.begin(), config.sliding.end(), true) != config.sliding.end()) {
     plan.sliding_attention = attention_op(target, t, config.heads(), kHeadDim, config.window);
   }
-  plan.add_norm = add_norm_op(target, t, t, d, /*delta_add=*/true, /*bias=*/false);
-  plan.add_norm_bias = add_norm_op(target, t, t, d, /*delta_add=*/true, /*bias=*/true);
+  plan.adds_in_products = target.backend == jit::Backend::kCpu;
+  const bool delta_add = !plan.adds_in_products;
+  plan.add_norm = add_norm_op(target, t, t, d, delta_add, /*bias=*/false);
+  plan.add_norm_bias = add_norm_op(target, t, t, d, delta_add, /*bias=*/true);
   plan.qkv = planner.gemm(3 * d, d, /*bias=*/false, Activation::kNone);
   Op qkv_rope = gemm_rope_op(target, t, config.heads(), kHeadDim, d);
   if (qkv_rope.variants.empty()) {
@@ -60,17 +67,17 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
   } else {
     plan.qkv.multiply = std::move(qkv_rope);
   }
-  plan.attn_out = planner.gemm(d, d, /*bias=*/false, Activation::kNone);
+  plan.attn_out = planner.branch_end(d, d, /*bias=*/false);
   plan.mlp_in = planner.geglu(config.intermediate_size, d);
-  plan.mlp_out = planner.gemm(d, config.intermediate_size, /*bias=*/false, Activation::kNone);
-  plan.final_norm = final_norm_op(target, t, d);
+  plan.mlp_out = planner.branch_end(d, config.intermediate_size, /*bias=*/false);
+  plan.final_norm = final_norm_op(target, t, d, delta_add);
 
   plan.gather_rows = gather_rows_op(target, t, d);
   plan.head_qkv = planner.gemm(3 * d, d, /*bias=*/true, Activation::kNone);
-  plan.head_attn_out = planner.gemm(d, d, /*bias=*/true, Activation::kNone);
+  plan.head_attn_out = planner.branch_end(d, d, /*bias=*/true);
   plan.head_mlp_in = planner.gemm(4 * d, d, /*bias=*/true, Activation::kRelu);
-  plan.head_mlp_out = planner.gemm(d, 4 * d, /*bias=*/true, Activation::kNone);
-  plan.scorer_norm = add_norm_op(target, t, DType::kF32, d, /*delta_add=*/true, /*bias=*/true);
+  plan.head_mlp_out = planner.branch_end(d, 4 * d, /*bias=*/true);
+  plan.scorer_norm = add_norm_op(target, t, DType::kF32, d, delta_add, /*bias=*/true);
   plan.scorer_hidden = planner.gemm(DType::kF32, d, d, /*bias=*/true, Activation::kGelu);
   plan.score = score_op(target, d);
   plan.action_head = action_head_op(target, d, kActionUnits, config.actions);

@@ -37,8 +37,11 @@ struct Plan {
   Op rope;               ///< no variants where qkv rotates, too
   Op full_attention;     ///< also of the decision head
   Op sliding_attention;  ///< no variants if every layer is full
-  Op add_norm;           ///< residual + norm without bias
-  Op add_norm_bias;      ///< residual + norm with bias
+  /// Whether attn_out, mlp_out and those of the head add to the residual stream themselves, on the
+  /// CPU; else they write the delta that the next norm adds.
+  bool adds_in_products = false;
+  Op add_norm;       ///< residual + norm without bias
+  Op add_norm_bias;  ///< residual + norm with bias
   MatrixOp qkv, attn_out, mlp_in, mlp_out;
   Op final_norm;
 

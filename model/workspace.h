@@ -19,7 +19,8 @@ struct WorkspaceLayout {
   size_t output;      ///< f32: logits [markers], then action logits [rows, actions]
   size_t x;           ///< f32 [tokens, D] residual stream; later f32 [gathered, D] scorer input
   size_t a;           ///< T [tokens, D] input of a matrix product, output of attention
-  size_t delta;       ///< T [tokens or gathered, D] what is added to the residual stream next
+  size_t delta;       ///< T [tokens or gathered, D] what is added to the residual stream next;
+                      ///< not touched where Plan::adds_in_products
   size_t wide;        ///< T [tokens or gathered, widest] qkv, inside of the MLPs
   size_t gathered_x;  ///< f32 [gathered, D] residual stream of the gathered rows
   size_t gathered_a;  ///< T [gathered, D]

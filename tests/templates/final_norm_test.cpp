@@ -14,11 +14,12 @@ struct Outputs {
 
 class FinalNorm {
  public:
-  FinalNorm(Harness& on, DType dtype, int d)
+  FinalNorm(Harness& on, DType dtype, int d, bool delta_add = true)
       : on_(on),
         dtype_(dtype),
         d_(static_cast<size_t>(d)),
-        op_(model::final_norm_op(on.target(), dtype, d)),
+        delta_add_(delta_add),
+        op_(model::final_norm_op(on.target(), dtype, d, delta_add)),
         random_(d_),
         weight_(random_.values(d_, 0, 2)),
         types_table_(random_.values(3 * d_, -1, 1)),
@@ -34,7 +35,7 @@ class FinalNorm {
     const Outputs outputs = run(x, delta, types);
 
     std::vector<double> sum(count);
-    for (size_t i = 0; i < count; ++i) sum[i] = static_cast<double>(x[i]) + delta[i];
+    for (size_t i = 0; i < count; ++i) sum[i] = x[i] + (delta_add_ ? double{delta[i]} : 0.0);
     std::vector<double> expected = reference::layer_norm(sum, to_double(weight_), {}, kEps);
     for (size_t i = 0; i < count; ++i) {
       expected[i] += types_table_[static_cast<size_t>(types[i / d_]) * d_ + i % d_];
@@ -55,8 +56,9 @@ class FinalNorm {
     const DeviceArray weight = on_.floats(weight_), table = on_.floats(types_table_);
     const DeviceArray device_types = on_.ints(types), norm_weight = on_.floats(norm_weight_);
     const DeviceArray norm_bias = on_.floats(norm_bias_), out = on_.output(x.size(), dtype_);
-    on_.run(op_, rows, device_x, device_delta, weight, table, device_types, norm_weight, norm_bias,
-            out, kEps, rows);
+    void* const added = delta_add_ ? device_delta.data() : kNoArray;
+    on_.run(op_, rows, device_x, added, weight, table, device_types, norm_weight, norm_bias, out,
+            kEps, rows);
     return {on_.read(device_x), on_.read(out)};
   }
 
@@ -74,6 +76,7 @@ class FinalNorm {
   Harness& on_;
   DType dtype_;
   size_t d_;
+  bool delta_add_;
   model::Op op_;
   Random random_;
   std::vector<float> weight_, types_table_, norm_weight_, norm_bias_;
@@ -86,10 +89,14 @@ DEVICE_TEST("final_norm: both norms and the type of each row's question") {
     for (const int d : {8, 72, 768, 1024}) {
       CAPTURE(model::to_string(dtype));
       CAPTURE(d);
-      FinalNorm final_norm(on, dtype, d);
-      for (const int rows : {0, 1, 2, 7, 65}) {
-        CAPTURE(rows);
-        final_norm.check(rows);
+      for (const bool delta_add : {true, false}) {
+        if (!delta_add && !on.is_cpu()) continue;
+        CAPTURE(delta_add);
+        FinalNorm final_norm(on, dtype, d, delta_add);
+        for (const int rows : {0, 1, 2, 7, 65}) {
+          CAPTURE(rows);
+          final_norm.check(rows);
+        }
       }
     }
   }
