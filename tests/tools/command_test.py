@@ -515,7 +515,8 @@ class Bench(LayaTest):
             self.assertTrue(all(set(figure) == self.FIELDS for figure in figures))
             measured = {(figure["name"].split()[0], figure["shape"]) for figure in figures
                         if figure["unit"] == "GFLOP/s" and figure["value"] > 0}
-            self.assertEqual(measured, {(name, shape) for name in ("gemm", "gemm_gelu", "gemm_geglu")
+            names = ("gemm", "gemm_gelu", "gemm_residual", "gemm_geglu")
+            self.assertEqual(measured, {(name, shape) for name in names
                                         for shape in ("3x72x64", "16x64x64")})
 
     def test_kernels_without_a_library_have_no_reference(self):
