@@ -7,6 +7,9 @@
 
 namespace {
 
+/// Of a panel that stays in the L2 cache while rows pass: a third of 1 MiB.
+constexpr int kPartBytes = 320 << 10;
+
 /// A pair of bf16 numbers per lane, to be multiplied with another one: the processor does it in one
 /// instruction, or both become fp32.
 #if defined(__AVX512BF16__)
@@ -107,6 +110,16 @@ struct RegisterTile {
     }
   }
 
+  /// Row i becomes from[i * STRIDE ...].
+  template <int STRIDE>
+  inline void load_from(const fp32* from) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < ROWS; ++i) {
+#pragma clang loop unroll(full)
+      for (int v = 0; v < VECTORS; ++v) at[i][v] = load(from + i * STRIDE + v * kWidth);
+    }
+  }
+
   /// Writes row i to to[i * STRIDE ...].
   template <int STRIDE>
   inline void store_to(fp32* to) const {
@@ -128,18 +141,33 @@ inline void for_tiles(Range rows, F f) {
 
 /// What one block of a product of PANELS panels computes: one panel for its share of the rows, in
 /// tiles of at most MR rows. Calls write(panel, first row, rows, results [rows, NR]) for each.
+/// A long panel is used in parts that stay in the cache while a chunk of rows passes; sums wait in
+/// between as they are, so that no bit changes.
 template <int K, int NR, int MR, int PANELS, class T, class F>
 inline void multiply_panel(const T* a, const T* w, int rows, Block block, F write) {
+  constexpr int kParts = (K * NR * sizeof(T) + kPartBytes - 1) / kPartBytes;
+  constexpr int kDepth = (K / 8 + kParts - 1) / kParts * 8;
+  constexpr int kChunk = kParts == 1 ? MR : 32 * MR;
   const int panel = static_cast<int>(block.x % PANELS);
   const Range range = share_of(rows, block.x / PANELS, block.nx / PANELS);
   w += static_cast<long long>(panel) * K * NR;
-  for_tiles<MR>(range, [&](int first, auto count) {
-    RegisterTile<count.value, NR / kWidth> tile = {};
-    tile.template multiply_packed<K, NR>(a + static_cast<long long>(first) * K, w, K);
-    alignas(64) fp32 results[MR * NR];
-    tile.template store_to<NR>(results);
-    write(panel, first, count.value, results);
-  });
+  alignas(64) fp32 sums[kChunk * NR];
+  for (int begin = range.begin; begin < range.end; begin += kChunk) {
+    const Range chunk = {begin, range.end - begin < kChunk ? range.end : begin + kChunk};
+    for (int k = 0; k < K; k += kDepth) {
+      for_tiles<MR>(chunk, [&](int first, auto count) {
+        fp32* const at = sums + (first - begin) * NR;
+        RegisterTile<count.value, NR / kWidth> tile = {};
+        if constexpr (kParts > 1) {
+          if (k > 0) tile.template load_from<NR>(at);
+        }
+        tile.template multiply_packed<K, NR>(a + static_cast<long long>(first) * K + k, w + k * NR,
+                                             K - k < kDepth ? K - k : kDepth);
+        tile.template store_to<NR>(at);
+        if (k + kDepth >= K) write(panel, first, count.value, at);
+      });
+    }
+  }
 }
 
 }  // namespace
