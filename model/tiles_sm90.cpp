@@ -180,7 +180,7 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
   // The products with a bias are those of the decision head, which has two layers only.
   const bool is_rare = base.template_name() == "gemm" && word_param(base, "BIAS") == "yes";
   const auto kernel_loss = [&](const ProductTile& t) {
-    return (is_rare ? 0.34 : 0.3) * (0.5 + static_cast<double>(thread_sums(t)) / 136);
+    return (is_rare ? 0.6 : 0.3) * (0.5 + static_cast<double>(thread_sums(t)) / 136);
   };
   const Product p = product_of(base);
   const std::vector<ProductTile> tiles = candidates(p);
