@@ -2,11 +2,15 @@
 
 #include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "jit/explain.h"
 
 namespace laya::jit {
 namespace {
+
+/// Longer than those who wait for a kernel sleep between two looks (cache/key_locks.cpp).
+constexpr std::chrono::milliseconds kWayForOpenCompilers{20};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -138,7 +142,7 @@ Result<BuiltArtifact> Builder::build(const KernelSpec& spec) {
     return not_cached(job, spec);
   }
   const std::string& identity = compiler(spec.target().backend).identity();
-  cache::BuildTurn turn = store_->await_turn(job.key, identity);
+  cache::BuildTurn turn = await_turn(job, identity);
   if (auto stored = accept(job, spec, std::move(turn.record))) {
     ++disk_hits_;
     return finish(std::move(job), std::move(*stored), BuildSource::kUserCache);
@@ -149,6 +153,15 @@ Result<BuiltArtifact> Builder::build(const KernelSpec& spec) {
     return tl::make_unexpected(std::move(artifact).error());
   }
   return finish(std::move(job), std::move(*artifact), BuildSource::kCompiled);
+}
+
+cache::BuildTurn Builder::await_turn(const Job& job, const std::string& producer) {
+  // Processes that start together want the same kernels in the same order. If any of them took the
+  // next one, each would open a compiler, which takes as long as a small kernel.
+  if (has_waited_ && compiled_ == 0) std::this_thread::sleep_for(kWayForOpenCompilers);
+  cache::BuildTurn turn = store_->await_turn(job.key, producer);
+  if (turn.record) has_waited_ = true;
+  return turn;
 }
 
 Result<BuiltArtifact> Builder::rebuild(const KernelSpec& spec) {

@@ -72,6 +72,8 @@ class Builder {
                                          std::string_view producer);
   std::optional<Artifact> accept(const Job& job, const KernelSpec& spec,
                                  std::optional<cache::Record> record);
+  /// cache::Store::await_turn(), but first lets others go who have their compilers open.
+  cache::BuildTurn await_turn(const Job& job, const std::string& producer);
   Result<Artifact> compile(const Job& job, const KernelSpec& spec);
   static BuiltArtifact finish(Job&& job, Artifact artifact, BuildSource source);
   tl::unexpected<Error> not_cached(const Job& job, const KernelSpec& spec);
@@ -85,6 +87,7 @@ class Builder {
   std::unique_ptr<Compiler> cpu_;
   const Policy policy_;
   const LogFn log_;
+  std::atomic<bool> has_waited_ = false;  ///< and was given what another process compiled
   std::atomic<int64_t> compiled_ = 0;
   std::atomic<int64_t> disk_hits_ = 0;
   std::atomic<int64_t> layer_hits_ = 0;
