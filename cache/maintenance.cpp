@@ -1,5 +1,6 @@
 // What people ask of a store: list, show, verify, clear. Unlike find() and put(), these report.
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -70,11 +71,10 @@ Result<std::vector<std::string>> SqliteStore::verify(bool repair) {
     return fail(ErrorKind::kStoreError, place_.file.string() + " has a damaged structure");
   }
   LAYA_ASSIGN(const auto ids, result_of(attempt(read_ids)));
-  // It is what lies in the file that is asked for.
-  LAYA_TRY(result_of(attempt([&](Connection&) -> Attempt<void> {
-    texts_ = {};
-    return {};
-  })));
+  {
+    const std::lock_guard lock(mutex_);
+    texts_ = {};  // It is what lies in the file that is asked for.
+  }
   std::vector<std::string> damaged;
   for (const int64_t id : ids) {
     // One record at a time, so that others can work meanwhile.

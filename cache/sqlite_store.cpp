@@ -152,7 +152,9 @@ std::optional<Record> SqliteStore::look_up(const Key& key, std::string_view prod
   if (!entry.common) {
     // The record stays: whoever stores the next one with this text puts it right for all.
     report({Fault::kDamaged, "a text that the key of record " + row.record.digest.hex() + " in " +
-                                 place_.file.string() + " shares with others is damaged"});
+                                 place_.file.string() +
+                                 " shares with others is damaged; the record is built again, " +
+                                 "which mends the text for all of them"});
     return std::nullopt;
   }
   // Two texts with one digest: not damage, the other record stays.
