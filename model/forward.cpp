@@ -97,7 +97,7 @@ class Forward {
   // From the output of attention to the end of the MLP, over `rows` rows.
   Result<void> head_mlp(const HeadLayerWeights& layer, const void* attended, float* x, void* normed,
                         int32_t rows) {
-    LAYA_TRY(end_branch(plan_.head_attn_out, attended, layer.attn_out, x, rows));
+    LAYA_TRY(end_branch(plan_.attn_out, attended, layer.attn_out, x, rows));
     LAYA_TRY(add_norm(layer.norm2, x, normed, rows));
     LAYA_TRY(product(plan_.head_mlp_in, normed, layer.mlp_in, wide_, rows));
     return end_branch(plan_.head_mlp_out, wide_, layer.mlp_out, x, rows);
@@ -135,15 +135,15 @@ class Forward {
     return product(op, a, weights, out, rows);
   }
 
-  // x += delta, where there is one; a = norm of x, without a bias.
+  // x += delta, where there is one; a = norm of x.
   Result<void> add_norm(const void* weight) {
     const void* const no_bias = nullptr;
     return loaded_.launch(stream_, plan_.add_norm, tokens_, x_, delta_, weight, no_bias, a_,
                           kNormEps, tokens_);
   }
   Result<void> add_norm(const NormWeights& norm, float* x, void* out, int32_t rows) {
-    return loaded_.launch(stream_, plan_.add_norm_bias, rows, x, delta_, norm.weight, norm.bias,
-                          out, kNormEps, rows);
+    return loaded_.launch(stream_, plan_.add_norm, rows, x, delta_, norm.weight, norm.bias, out,
+                          kNormEps, rows);
   }
 
   // wide = q, k and v of a with q and k rotated.

@@ -9,6 +9,10 @@
 
 namespace laya::model {
 
+/// How often an operation runs in a forward pass: in every layer, or in few. A kernel of its own
+/// for some row counts has to be worth its compile time.
+enum class Use : uint8_t { kOften, kSeldom };
+
 /// The launch rule of a kernel whose grid depends on nothing but the number of rows.
 struct LaunchRule {
   int64_t rows_per_block = 1;    ///< rows that one block (one group of blocks) works on

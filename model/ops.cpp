@@ -26,10 +26,10 @@ jit::KernelSpec renamed(const jit::KernelSpec& base, const std::string& template
   return spec;
 }
 
-Op with_tiles(const jit::KernelSpec& base) {
+Op with_tiles(const jit::KernelSpec& base, Use use = Use::kOften) {
   const bool is_cuda = base.target().backend == jit::Backend::kCuda;
   Op op;
-  for (const Tile& tile : is_cuda ? cuda_tiles(base) : cpu_tiles(base)) {
+  for (const Tile& tile : is_cuda ? cuda_tiles(base, use) : cpu_tiles(base)) {
     jit::KernelSpec spec = tile.template_name.empty() ? base : renamed(base, tile.template_name);
     for (const jit::Param& param : tile.params) {
       std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
@@ -48,22 +48,18 @@ Op embed_norm_op(const jit::Target& target, DType table, DType out, int64_t hidd
                         .set("D", hidden));
 }
 
-Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool bias,
-           Activation act) {
+Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, Activation act, Use use) {
   return with_tiles(jit::KernelSpec("gemm", target)
                         .set("T", to_string(dtype))
                         .set("N", n)
                         .set("K", k)
-                        .set("BIAS", yes_no(bias))
-                        .set("ACT", to_word(act)));
+                        .set("ACT", to_word(act)),
+                    use);
 }
 
-Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool bias) {
-  return with_tiles(jit::KernelSpec("gemm_residual", target)
-                        .set("T", to_string(dtype))
-                        .set("N", n)
-                        .set("K", k)
-                        .set("BIAS", yes_no(bias)));
+Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k) {
+  return with_tiles(
+      jit::KernelSpec("gemm_residual", target).set("T", to_string(dtype)).set("N", n).set("K", k));
 }
 
 Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k) {
@@ -81,14 +77,12 @@ Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t h
                         .set("K", k));
 }
 
-Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden, bool delta_add,
-               bool bias) {
+Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden, bool delta_add) {
   return with_tiles(jit::KernelSpec("add_norm", target)
                         .set("T", to_string(dtype))
                         .set("O", to_string(out))
                         .set("D", hidden)
-                        .set("DELTA", yes_no(delta_add))
-                        .set("BIAS", yes_no(bias)));
+                        .set("DELTA", yes_no(delta_add)));
 }
 
 Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden, bool delta_add) {

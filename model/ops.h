@@ -16,8 +16,9 @@ enum class Activation : uint8_t { kNone, kRelu, kGelu };  // gelu: exact, with e
 /// table.
 Op embed_norm_op(const jit::Target& target, DType table, DType out, int64_t hidden);
 
-/// out = act(a * w^T + bias); a, w and out in `dtype`, bias in fp32, accumulated in fp32.
-Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool bias, Activation act);
+/// out = act(a * w^T + bias); a, w and out in `dtype`, bias in fp32 or null, accumulated in fp32.
+Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, Activation act,
+           Use use = Use::kOften);
 
 /// out = gelu(a * u^T) * (a * g^T) with w = [u; g]; out has n columns, w has 2n rows.
 Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k);
@@ -26,9 +27,9 @@ Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k);
 /// a target or dtype has no such kernel.
 Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim, int64_t k);
 
-/// x += delta (if `delta_add`); out = LN(x) * weight (+ bias). x in fp32, delta in `dtype`.
-Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden, bool delta_add,
-               bool bias);
+/// x += delta (if `delta_add`); out = LN(x) * weight + bias. x in fp32, delta in `dtype`; bias may
+/// be null.
+Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden, bool delta_add);
 
 /// x = LN(x + delta) * weight + type_table[type]; out = LN(x) * norm_weight + norm_bias.
 /// `delta_add` is for the CPU to choose; on GPUs it is always added.
@@ -52,8 +53,8 @@ Op score_op(const jit::Target& target, int64_t hidden);
 /// Confidence features of each row's option logits and the action head on top, all fp32.
 Op action_head_op(const jit::Target& target, int64_t hidden, int64_t hidden_units, int64_t actions);
 
-/// CPU only: x += a * w^T + bias for a residual stream x in fp32.
-Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, bool bias);
+/// CPU only: x += a * w^T + bias for a residual stream x in fp32; bias may be null.
+Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k);
 
 /// CPU only: rewrites a weight [n, k] into the panel layout that the CPU's gemm reads; `geglu`: a
 /// weight [2n, k] of gemm_geglu. One kernel for every n and k; launched over n rows.

@@ -11,16 +11,16 @@ class Planner {
  public:
   Planner(const jit::Target& target, DType dtype) : target_(target), dtype_(dtype) {}
 
-  MatrixOp gemm(int64_t n, int64_t k, bool bias, Activation act) const {
-    return gemm(dtype_, n, k, bias, act);
+  MatrixOp gemm(int64_t n, int64_t k, Activation act, Use use = Use::kOften) const {
+    return gemm(dtype_, n, k, act, use);
   }
-  MatrixOp gemm(DType dtype, int64_t n, int64_t k, bool bias, Activation act) const {
-    return matrix(gemm_op(target_, dtype, n, k, bias, act), dtype, n, k, false);
+  MatrixOp gemm(DType dtype, int64_t n, int64_t k, Activation act, Use use) const {
+    return matrix(gemm_op(target_, dtype, n, k, act, use), dtype, n, k, false);
   }
   /// Ends a branch of the residual stream.
-  MatrixOp branch_end(int64_t n, int64_t k, bool bias) const {
-    if (target_.backend != jit::Backend::kCpu) return gemm(n, k, bias, Activation::kNone);
-    return matrix(gemm_residual_op(target_, dtype_, n, k, bias), dtype_, n, k, false);
+  MatrixOp branch_end(int64_t n, int64_t k, Use use = Use::kOften) const {
+    if (target_.backend != jit::Backend::kCpu) return gemm(n, k, Activation::kNone, use);
+    return matrix(gemm_residual_op(target_, dtype_, n, k), dtype_, n, k, false);
   }
   MatrixOp geglu(int64_t n, int64_t k) const {
     return matrix(gemm_geglu_op(target_, dtype_, n, k), dtype_, n, k, true);
@@ -58,40 +58,37 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
   }
   plan.adds_in_products = target.backend == jit::Backend::kCpu;
   const bool delta_add = !plan.adds_in_products;
-  plan.add_norm = add_norm_op(target, t, t, d, delta_add, /*bias=*/false);
-  plan.add_norm_bias = add_norm_op(target, t, t, d, delta_add, /*bias=*/true);
-  plan.qkv = planner.gemm(3 * d, d, /*bias=*/false, Activation::kNone);
+  plan.add_norm = add_norm_op(target, t, t, d, delta_add);
+  plan.qkv = planner.gemm(3 * d, d, Activation::kNone);
   Op qkv_rope = gemm_rope_op(target, t, config.heads(), kHeadDim, d);
   if (qkv_rope.variants.empty()) {
     plan.rope = rope_op(target, t, config.heads(), kHeadDim);
   } else {
     plan.qkv.multiply = std::move(qkv_rope);
   }
-  plan.attn_out = planner.branch_end(d, d, /*bias=*/false);
+  plan.attn_out = planner.branch_end(d, d);
   plan.mlp_in = planner.geglu(config.intermediate_size, d);
-  plan.mlp_out = planner.branch_end(d, config.intermediate_size, /*bias=*/false);
+  plan.mlp_out = planner.branch_end(d, config.intermediate_size);
   plan.final_norm = final_norm_op(target, t, d, delta_add);
 
   plan.gather_rows = gather_rows_op(target, t, d);
-  plan.head_qkv = planner.gemm(3 * d, d, /*bias=*/true, Activation::kNone);
-  plan.head_attn_out = planner.branch_end(d, d, /*bias=*/true);
-  plan.head_mlp_in = planner.gemm(4 * d, d, /*bias=*/true, Activation::kRelu);
-  plan.head_mlp_out = planner.branch_end(d, 4 * d, /*bias=*/true);
-  plan.scorer_norm = add_norm_op(target, t, DType::kF32, d, delta_add, /*bias=*/true);
-  plan.scorer_hidden = planner.gemm(DType::kF32, d, d, /*bias=*/true, Activation::kGelu);
+  plan.head_qkv = planner.gemm(3 * d, d, Activation::kNone, Use::kSeldom);
+  plan.head_mlp_in = planner.gemm(4 * d, d, Activation::kRelu, Use::kSeldom);
+  plan.head_mlp_out = planner.branch_end(d, 4 * d, Use::kSeldom);
+  plan.scorer_norm = add_norm_op(target, t, DType::kF32, d, delta_add);
+  plan.scorer_hidden = planner.gemm(DType::kF32, d, d, Activation::kGelu, Use::kSeldom);
   plan.score = score_op(target, d);
   plan.action_head = action_head_op(target, d, kActionUnits, config.actions);
   return plan;
 }
 
 std::vector<const Op*> Plan::ops() const {
-  const MatrixOp* matrices[] = {&mlp_in,      &qkv,          &mlp_out,
-                                &attn_out,    &head_qkv,     &head_attn_out,
-                                &head_mlp_in, &head_mlp_out, &scorer_hidden};
+  const MatrixOp* matrices[] = {&mlp_in,   &qkv,         &mlp_out,      &attn_out,
+                                &head_qkv, &head_mlp_in, &head_mlp_out, &scorer_hidden};
   std::vector<const Op*> ops = {&full_attention, &sliding_attention};
   for (const MatrixOp* matrix : matrices) ops.push_back(&matrix->multiply);
-  for (const Op* op : {&action_head, &final_norm, &add_norm, &add_norm_bias, &scorer_norm,
-                       &embed_norm, &rope, &score, &gather_rows}) {
+  for (const Op* op : {&action_head, &final_norm, &add_norm, &scorer_norm, &embed_norm, &rope,
+                       &score, &gather_rows}) {
     ops.push_back(op);
   }
   for (const MatrixOp* matrix : matrices) ops.push_back(&matrix->pack);

@@ -40,13 +40,13 @@ struct Plan {
   /// Whether attn_out, mlp_out and those of the head add to the residual stream themselves, on the
   /// CPU; else they write the delta that the next norm adds.
   bool adds_in_products = false;
-  Op add_norm;       ///< residual + norm without bias
-  Op add_norm_bias;  ///< residual + norm with bias
-  MatrixOp qkv, attn_out, mlp_in, mlp_out;
+  Op add_norm;
+  MatrixOp qkv, mlp_in, mlp_out;
+  MatrixOp attn_out;  ///< also of the decision head
   Op final_norm;
 
   Op gather_rows;
-  MatrixOp head_qkv, head_attn_out, head_mlp_in, head_mlp_out;
+  MatrixOp head_qkv, head_mlp_in, head_mlp_out;
   Op scorer_norm;
   MatrixOp scorer_hidden;
   Op score;

@@ -21,7 +21,7 @@ struct Tile {
 /// `base` has every parameter but those of the tile. Ascending in max_rows; the last max_rows is
 /// INT64_MAX. Empty only for gemm_rope where the target has no such kernel. Precondition: `base`
 /// names a template of this project.
-std::vector<Tile> cuda_tiles(const jit::KernelSpec& base);
+std::vector<Tile> cuda_tiles(const jit::KernelSpec& base, Use use = Use::kOften);
 std::vector<Tile> cpu_tiles(const jit::KernelSpec& base);
 
 /// Value of a parameter that `base` is known to have.

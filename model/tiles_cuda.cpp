@@ -39,7 +39,7 @@ Tile gemm_tile(const GemmTile& t, int64_t n, int64_t parts, int64_t max_rows) {
 }
 
 /// Small tiles as long as the next larger ones would leave most of a big GPU idle.
-std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, int64_t parts) {
+std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, int64_t parts, Use use) {
   constexpr int64_t kBlocksWanted = 128;  // about one for each multiprocessor of a big GPU
   const bool is_fp32 = word_param(base, "T") == "fp32";
   const bool is_turing = jit::compute_capability(base.target()) < 80;  // 64 KiB, no async copies
@@ -61,8 +61,9 @@ std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, int64_t parts) {
     tiles.push_back(gemm_tile(nano, n, parts, nano.bm));
   }
   tiles.push_back(gemm_tile(tiny, n, parts, tiny_rows));
-  tiles.push_back(gemm_tile(small, n, parts, small_rows));
-  tiles.push_back(gemm_tile(large, n, parts, kAnyRows));
+  const bool is_small_enough = is_fp32 && use == Use::kSeldom;  // the large tile is little faster
+  tiles.push_back(gemm_tile(small, n, parts, is_small_enough ? kAnyRows : small_rows));
+  if (!is_small_enough) tiles.push_back(gemm_tile(large, n, parts, kAnyRows));
   return tiles;
 }
 
@@ -129,12 +130,12 @@ std::vector<Tile> plain(int64_t rows_per_block, uint32_t threads) {
 
 }  // namespace
 
-std::vector<Tile> cuda_tiles(const jit::KernelSpec& base) {
-  if (std::vector<Tile> tiles = sm90_tiles(base); !tiles.empty()) return tiles;
+std::vector<Tile> cuda_tiles(const jit::KernelSpec& base, Use use) {
+  if (std::vector<Tile> tiles = sm90_tiles(base, use); !tiles.empty()) return tiles;
   const std::string& name = base.template_name();
   if (name == "gemm_rope") return {};
-  if (name == "gemm") return gemm_tiles(base, 1);
-  if (name == "gemm_geglu") return gemm_tiles(base, 2);
+  if (name == "gemm") return gemm_tiles(base, 1, use);
+  if (name == "gemm_geglu") return gemm_tiles(base, 2, use);
   if (name == "attention") return attention_tiles(base);
   if (name == "rope") return rope_tiles(base);
   if (name == "gather_rows") return plain(1, 128);

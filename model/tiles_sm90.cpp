@@ -176,11 +176,9 @@ class TileLoss {
 
 /// The tiles with the least loss for all row counts together, where each further kernel, which has
 /// to be compiled and loaded, counts as a loss, too: the code and so the time grow with the sums.
-std::vector<Tile> product_tiles(const jit::KernelSpec& base) {
-  // The products with a bias are those of the decision head, which has two layers only.
-  const bool is_rare = base.template_name() == "gemm" && word_param(base, "BIAS") == "yes";
+std::vector<Tile> product_tiles(const jit::KernelSpec& base, Use use) {
   const auto kernel_loss = [&](const ProductTile& t) {
-    return (is_rare ? 0.6 : 0.3) * (0.5 + static_cast<double>(thread_sums(t)) / 136);
+    return (use == Use::kSeldom ? 0.6 : 0.3) * (0.5 + static_cast<double>(thread_sums(t)) / 136);
   };
   const Product p = product_of(base);
   const std::vector<ProductTile> tiles = candidates(p);
@@ -311,9 +309,9 @@ Tile attention_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys, 
           base.template_name() + "_sm90"};
 }
 
-std::vector<Tile> sm90_tiles(const jit::KernelSpec& base) {
+std::vector<Tile> sm90_tiles(const jit::KernelSpec& base, Use use) {
   if (!has_sm90(base)) return {};
-  return base.template_name() == "attention" ? attention_tiles(base) : product_tiles(base);
+  return base.template_name() == "attention" ? attention_tiles(base) : product_tiles(base, use);
 }
 
 }  // namespace laya::model

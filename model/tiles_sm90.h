@@ -34,6 +34,6 @@ std::optional<jit::KernelSpec> product_base(const jit::KernelSpec& variant);
 Tile attention_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys, int64_t max_rows);
 
 /// As cuda_tiles(). Empty where there is no Hopper version: other targets, fp32, other templates.
-std::vector<Tile> sm90_tiles(const jit::KernelSpec& base);
+std::vector<Tile> sm90_tiles(const jit::KernelSpec& base, Use use = Use::kOften);
 
 }  // namespace laya::model

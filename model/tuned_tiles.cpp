@@ -58,8 +58,8 @@ std::optional<TunedTile> from_json(const Json& json) {
 /// The matrix products of a plan, which may be const.
 template <class AnyPlan>
 auto products(AnyPlan& plan) {
-  return std::array{&plan.qkv,      &plan.attn_out,      &plan.mlp_in,      &plan.mlp_out,
-                    &plan.head_qkv, &plan.head_attn_out, &plan.head_mlp_in, &plan.head_mlp_out};
+  return std::array{&plan.qkv,      &plan.attn_out,    &plan.mlp_in,      &plan.mlp_out,
+                    &plan.head_qkv, &plan.head_mlp_in, &plan.head_mlp_out};
 }
 
 bool is_complete(const std::vector<TunedTile>& tiles) {

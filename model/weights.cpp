@@ -75,7 +75,7 @@ void place_head_layer(Placer& placer, const Plan& plan, HeadLayerWeights& layer,
   placer.norm(layer.norm2, prefix + ".norm2");
   placer.matrix(layer.qkv.weight, prefix + ".self_attn.in_proj_weight", plan.head_qkv);
   placer.fp32(layer.qkv.bias, prefix + ".self_attn.in_proj_bias");
-  placer.linear(layer.attn_out, prefix + ".self_attn.out_proj", plan.head_attn_out);
+  placer.linear(layer.attn_out, prefix + ".self_attn.out_proj", plan.attn_out);
   placer.linear(layer.mlp_in, prefix + ".linear1", plan.head_mlp_in);
   placer.linear(layer.mlp_out, prefix + ".linear2", plan.head_mlp_out);
 }

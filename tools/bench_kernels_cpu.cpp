@@ -53,12 +53,11 @@ model::Op op_of(const Product& product, const jit::Target& target) {
   const auto& [dtype, rows, n, k, epilogue] = product;
   switch (epilogue) {
     case Epilogue::kGeglu: return model::gemm_geglu_op(target, dtype, n, k);
-    case Epilogue::kResidual: return model::gemm_residual_op(target, dtype, n, k, false);
-    case Epilogue::kBiasGelu:
-      return model::gemm_op(target, dtype, n, k, true, model::Activation::kGelu);
+    case Epilogue::kResidual: return model::gemm_residual_op(target, dtype, n, k);
+    case Epilogue::kBiasGelu: return model::gemm_op(target, dtype, n, k, model::Activation::kGelu);
     case Epilogue::kNone: break;
   }
-  return model::gemm_op(target, dtype, n, k, false, model::Activation::kNone);
+  return model::gemm_op(target, dtype, n, k, model::Activation::kNone);
 }
 
 /// An array of a product.
@@ -253,8 +252,9 @@ class CpuKernelBench {
         return kernel->launch(stream, grid, a.data(), w.data(), out.data(), rows);
       };
     }
-    return [&, kernel, grid, rows] {
-      return kernel->launch(stream, grid, a.data(), w.data(), bias.data(), out.data(), rows);
+    void* const added = product.epilogue == Epilogue::kBiasGelu ? bias.data() : nullptr;
+    return [&, kernel, grid, rows, added] {
+      return kernel->launch(stream, grid, a.data(), w.data(), added, out.data(), rows);
     };
   }
 

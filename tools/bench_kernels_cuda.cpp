@@ -60,8 +60,9 @@ struct ProductCase {
       case Epilogue::kGeglu: return model::gemm_geglu_op(target, dtype, n, k);
       default:
         return model::gemm_op(
-            target, dtype, n, k, epilogue != Epilogue::kNone,
-            epilogue == Epilogue::kBiasRelu ? Activation::kRelu : Activation::kNone);
+            target, dtype, n, k,
+            epilogue == Epilogue::kBiasRelu ? Activation::kRelu : Activation::kNone,
+            epilogue == Epilogue::kNone ? model::Use::kOften : model::Use::kSeldom);
     }
   }
 };
@@ -258,7 +259,8 @@ class KernelBench {
     if (c.epilogue == Epilogue::kRope) {
       return gpu_.launch(variant, rows, a, w, floats, floats, positions, out, count);
     }
-    return gpu_.launch(variant, rows, a, w, floats, out, count);
+    void* const bias = c.epilogue == Epilogue::kNone ? nullptr : floats;
+    return gpu_.launch(variant, rows, a, w, bias, out, count);
   }
 
   /// Our first rows against cuBLASLt's with the epilogue done here. Rotation is left to the tests.
@@ -369,15 +371,15 @@ class KernelBench {
     LAYA_ASSIGN(void* const ids, gpu_.integers(numbers));
     LAYA_ASSIGN(void* const types, gpu_.integers(std::vector<int32_t>(numbers.size(), 1)));
 
-    const model::Op add_norm = model::add_norm_op(target(), t, t, d, true, false);
+    const model::Op add_norm = model::add_norm_op(target(), t, t, d, true);
     LAYA_TRY(move("add_norm", add_norm, rows, d, 12 * size, [&](size_t set) {
+      void* const no_bias = nullptr;
       return gpu_.launch(add_norm.choose(rows), rows, gpu_.floats(set, 4 * size),
-                         gpu_.activations(set, 2 * size), weight, weight,
+                         gpu_.activations(set, 2 * size), weight, no_bias,
                          gpu_.results(set, 2 * size), kEps, count);
     }));
-    const model::Op biased = model::add_norm_op(target(), t, t, d, true, true);
-    LAYA_TRY(move("add_norm+bias", biased, rows, d, 12 * size, [&](size_t set) {
-      return gpu_.launch(biased.choose(rows), rows, gpu_.floats(set, 4 * size),
+    LAYA_TRY(move("add_norm+bias", add_norm, rows, d, 12 * size, [&](size_t set) {
+      return gpu_.launch(add_norm.choose(rows), rows, gpu_.floats(set, 4 * size),
                          gpu_.activations(set, 2 * size), weight, weight,
                          gpu_.results(set, 2 * size), kEps, count);
     }));

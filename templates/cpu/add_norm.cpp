@@ -5,11 +5,10 @@
 //! param O      word  fp32 bf16              element type of out
 //! param D      int   8..65536 step 8        hidden size
 //! param DELTA  word  no yes                 whether delta is added (else it may be null)
-//! param BIAS   word  no yes                 whether bias is added (else it may be null)
 //! arg x       ptr   [rows, D] fp32, in and out
 //! arg delta   ptr   [rows, D] T
 //! arg weight  ptr   [D] fp32
-//! arg bias    ptr   [D] fp32
+//! arg bias    ptr   [D] fp32, or null: none is added
 //! arg out     ptr   [rows, D] O
 //! arg eps     f32
 //! arg rows    i32   may be 0
@@ -31,7 +30,7 @@ extern "C" void add_norm(fp32* x, const T* delta, const fp32* weight, const fp32
     const Moments moments = moments_of<D>(x_row, eps);
     for_vectors<D>([&](int i, auto n) {
       Vec value = normalize(load(x_row + i, n), moments) * load(weight + i, n);
-      if constexpr (BIAS == BIAS_yes) value += load(bias + i, n);
+      if (bias != nullptr) value += load(bias + i, n);
       store(out_row + i, value, n);
     });
   }

@@ -4,13 +4,12 @@
 //! param T     word  fp32 bf16               element type of a, w and out
 //! param N     int   8..1048576 step 8       columns of out
 //! param K     int   8..1048576 step 8       columns of a
-//! param BIAS  word  no yes                  whether bias is added (else it may be null)
 //! param ACT   word  none relu gelu          activation; gelu is exact
 //! param NR    int   4..128 step 4           columns of a panel: a multiple of the vector width
 //! param MR    int   1..24                   most rows of a register tile
 //! arg a     ptr   [rows, K] T
 //! arg w     ptr   [ceil(N / NR), K, NR] T, packed; columns past N are zero
-//! arg bias  ptr   [N] fp32
+//! arg bias  ptr   [N] fp32, or null: none is added
 //! arg out   ptr   [rows, N] T
 //! arg rows  i32   may be 0
 //
@@ -25,6 +24,8 @@ static_assert(MR * (NR / kWidth) <= kAccumulators, "the register tile spills");
 
 namespace {
 
+constexpr fp32 kNoBias[NR] = {};
+
 inline Vec activate(Vec x) {
   if constexpr (ACT == ACT_relu) return max(x, 0);
   if constexpr (ACT == ACT_gelu) return gelu<T>(x);
@@ -36,8 +37,7 @@ template <int COLUMNS>
 __attribute__((noinline)) void write_tile(const fp32* tile, const fp32* bias, T* out, int rows) {
   for (int row = 0; row < rows; ++row) {
     for_vectors<COLUMNS>([&](int i, auto n) {
-      Vec x = load(tile + row * NR + i, n);
-      if constexpr (BIAS == BIAS_yes) x += load(bias + i, n);
+      const Vec x = load(tile + row * NR + i, n) + load(bias + i, n);
       store(out + static_cast<long long>(row) * N + i, activate(x), n);
     });
   }
@@ -49,7 +49,7 @@ extern "C" void gemm(const T* a, const T* w, const fp32* bias, T* out, int rows,
   constexpr int kPanels = (N + NR - 1) / NR;
   multiply_panel<K, NR, MR, kPanels>(
       a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
-        const fp32* added = BIAS == BIAS_yes ? bias + panel * NR : nullptr;
+        const fp32* added = bias != nullptr ? bias + panel * NR : kNoBias;
         T* to = out + static_cast<long long>(first) * N + panel * NR;
         if (N % NR == 0 || panel + 1 < kPanels) {
           write_tile<NR>(tile, added, to, count);

@@ -4,12 +4,11 @@
 //! param T     word  fp32 bf16               element type of a and w
 //! param N     int   8..1048576 step 8       columns of x
 //! param K     int   8..1048576 step 8       columns of a
-//! param BIAS  word  no yes                  whether bias is added (else it may be null)
 //! param NR    int   4..128 step 4           columns of a panel: a multiple of the vector width
 //! param MR    int   1..24                   most rows of a register tile
 //! arg a     ptr   [rows, K] T
 //! arg w     ptr   [ceil(N / NR), K, NR] T, packed; columns past N are zero
-//! arg bias  ptr   [N] fp32
+//! arg bias  ptr   [N] fp32, or null: none is added
 //! arg x     ptr   [rows, N] fp32, in and out
 //! arg rows  i32   may be 0
 //
@@ -22,14 +21,15 @@ static_assert(MR * (NR / kWidth) <= kAccumulators, "the register tile spills");
 
 namespace {
 
+constexpr fp32 kNoBias[NR] = {};
+
 /// Adds COLUMNS columns of a finished tile. Not inlined: one copy serves tiles of every height.
 template <int COLUMNS>
 __attribute__((noinline)) void add_tile(const fp32* tile, const fp32* bias, fp32* x, int rows) {
   for (int row = 0; row < rows; ++row) {
     for_vectors<COLUMNS>([&](int i, auto n) {
       fp32* to = x + static_cast<long long>(row) * N + i;
-      Vec delta = load(tile + row * NR + i, n);
-      if constexpr (BIAS == BIAS_yes) delta += load(bias + i, n);
+      const Vec delta = load(tile + row * NR + i, n) + load(bias + i, n);
       store(to, load(to, n) + delta, n);
     });
   }
@@ -42,7 +42,7 @@ extern "C" void gemm_residual(const T* a, const T* w, const fp32* bias, fp32* x,
   constexpr int kPanels = (N + NR - 1) / NR;
   multiply_panel<K, NR, MR, kPanels>(
       a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
-        const fp32* added = BIAS == BIAS_yes ? bias + panel * NR : nullptr;
+        const fp32* added = bias != nullptr ? bias + panel * NR : kNoBias;
         fp32* to = x + static_cast<long long>(first) * N + panel * NR;
         if (N % NR == 0 || panel + 1 < kPanels) {
           add_tile<NR>(tile, added, to, count);

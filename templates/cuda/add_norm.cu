@@ -6,14 +6,13 @@
 //! param  O           word  fp32 bf16 fp16        elements of out
 //! param  D           int   8..16384 step 8       columns
 //! param  DELTA       word  no yes                no: delta is never read, x never written
-//! param  BIAS        word  no yes                no: bias is never read
 //! param  ROW_THREADS int   32..512 step 32       tile: threads of one row, a power of two
 //! param  ROWS        int   1..16                 tile: rows of a block
 //!
 //! arg    x           ptr                         [rows, D] fp32, updated
 //! arg    delta       ptr                         [rows, D] T
 //! arg    weight      ptr                         [D] fp32
-//! arg    bias        ptr                         [D] fp32
+//! arg    bias        ptr                         [D] fp32, or null: none is added
 //! arg    out         ptr                         [rows, D] O, written
 //! arg    eps         f32                         added to the variance
 //! arg    rows        i32                         may be 0 (with an empty grid)
@@ -48,6 +47,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
   if (!inside) return;
   values.for_each_with(factors, [&](int column, const Float8& v, const Float8& factor) {
     store8(out + at + column,
-           BIAS ? scale_and_add(v, factor, load8(bias + column)) : scale(v, factor));
+           bias != nullptr ? scale_and_add(v, factor, load8(bias + column)) : scale(v, factor));
   });
 }

@@ -231,11 +231,13 @@ class Consumer {
     parity_ ^= 1;
     Item item;
     item.load(at_.item());
+    item.length = uniform(item.length);
+    item.first_query = uniform(item.first_query);
     if (item.length < 0) return false;
     load_queries();
     arrive(at_.empty_queries());
 
-    const int group_query = item.first_query + threadIdx.x / 128 * 64;
+    const int group_query = item.first_query + warp_index() / 4 * 64;
     query_ = group_query + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     length_ = item.length;
     const KeyRange all = key_range(item.first_query, BQ, item.length);
@@ -276,32 +278,32 @@ class Consumer {
   __device__ void attend(const KeyRange& range) {
     max_[0] = max_[1] = -kInfinity;
     sum_[0] = sum_[1] = 0;
-    wait_for(at_.full_keys(keys_.slot), keys_.parity);
-    start();
-    multiply_keys();
-    wait_for_products<0>();
-    pin(s_);
-    release_keys();
-    soften(range.first);
-    pack_probabilities();
+    // The range is uniform(): the assembler would wait for each product in a branch that is not.
 #pragma unroll 1
-    for (int block = range.first + 1; block < range.end; ++block) {
-      wait_for(at_.full_values(values_.slot), values_.parity);
+    for (int block = range.first; block < range.end; ++block) {
+      const bool later = block > range.first;
+      if (later) wait_for(at_.full_values(values_.slot), values_.parity);
       wait_for(at_.full_keys(keys_.slot), keys_.parity);
       start();
       multiply_keys();
-      multiply_values(block - 1 > range.first);
-      wait_for_products<1>();
+      if (later) {
+        fence_products();
+        multiply_values(block - 1 > range.first);
+        wait_for_products<1>();
+      } else {
+        wait_for_products<0>();
+      }
       pin(s_);
       release_keys();
       soften(block);
-      pin(s_);
-      hold_back(sum_[0] + sum_[1]);
-      wait_for_products<0>();
-      pin(o_);
-      release_values();
+      if (later) {
+        hold_back(sum_[0] + sum_[1]);
+        wait_for_products<0>();
+        pin(o_);
+        release_values();
 #pragma unroll
-      for (int i = 0; i < 32; ++i) o_[i] *= rescale_[i / 2 % 2];
+        for (int i = 0; i < 32; ++i) o_[i] *= rescale_[i / 2 % 2];
+      }
       pack_probabilities();
     }
     wait_for(at_.full_values(values_.slot), values_.parity);
@@ -312,9 +314,8 @@ class Consumer {
     release_values();
   }
 
-  /// Everything that products read and write is as it should be.
+  /// All registers that products read are as they should be.
   __device__ void start() {
-    pin(s_);
     pin(o_);
     pin(p_);
     pin(q_);
@@ -400,7 +401,7 @@ class Consumer {
       float sum = sum_[half];
       sum += __shfl_xor_sync(0xffffffff, sum, 1);
       sum += __shfl_xor_sync(0xffffffff, sum, 2);
-      inverse[half] = 1.0f / sum;
+      inverse[half] = reciprocal(sum);
     }
     const Writer writer(at_.staging + threadIdx.x / 32 * Writer::kBytes);
 #pragma unroll
@@ -421,6 +422,12 @@ class Consumer {
     values_.advance();
   }
 
+  /// To within 1 ulp.
+  __device__ static float reciprocal(float x) {
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+  }
   __device__ static float power_of_2(float x) {
     float result;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));

@@ -6,7 +6,6 @@
 //! param  T      word  fp32 bf16 fp16             elements of a, w and out
 //! param  N      int   8..1048576 step 8          columns of out
 //! param  K      int   8..1048576 step 8          columns of a and w
-//! param  BIAS   word  no yes                     whether bias is added; else it is never read
 //! param  ACT    word  none relu gelu             gelu: exact, with erf
 //! param  BM     int   16..256 step 16            tile: rows of a block
 //! param  BN     int   16..256 step 16            tile: columns of a block
@@ -16,7 +15,7 @@
 //!
 //! arg    a      ptr                              [rows, K] T
 //! arg    w      ptr                              [N, K] T
-//! arg    bias   ptr                              [N] fp32
+//! arg    bias   ptr                              [N] fp32, or null: none is added
 //! arg    out    ptr                              [rows, N] T
 //! arg    rows   i32                              may be 0 (with an empty grid)
 //
@@ -50,12 +49,12 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
 
   const int column = threadIdx.x % kUnits * 8;
   if (N % BN != 0 && n0 + column >= N) return;
-  const Float8 offset = BIAS ? load8(bias + n0 + column) : zero8();
+  const Float8 offset = bias != nullptr ? load8(bias + n0 + column) : zero8();
 #pragma unroll 1
   for (int row = threadIdx.x / kUnits; row < tile_rows; row += Shape::kThreads / kUnits) {
     Float8 x = load8(sums + row * Shape::kPitch + column);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) x.v[i] = activate(BIAS ? x.v[i] + offset.v[i] : x.v[i]);
+    for (int i = 0; i < 8; ++i) x.v[i] = activate(x.v[i] + offset.v[i]);
     store8(out + static_cast<long long>(m0 + row) * N + n0 + column, x);
   }
 }

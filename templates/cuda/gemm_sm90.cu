@@ -7,7 +7,6 @@
 //! param  T          word  bf16 fp16              elements of a, w and out
 //! param  N          int   8..16777216 step 8     columns of out
 //! param  K          int   8..16777216 step 8     columns of a and w
-//! param  BIAS       word  no yes                 whether bias is added; else it is never read
 //! param  ACT        word  none relu gelu         gelu: exact, with erf
 //! param  BM         int   64..128 step 64        tile: rows
 //! param  BN         int   8..256 step 8          tile: columns, divided by CLUSTER
@@ -20,7 +19,7 @@
 //!
 //! arg    a          map T rows K BM 64           [rows, K] T
 //! arg    w          map T N K BN 64              [N, K] T
-//! arg    bias       ptr                          [N] fp32
+//! arg    bias       ptr                          [N] fp32, or null: none is added
 //! arg    out        ptr                          [rows, N] T
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
@@ -41,7 +40,7 @@ using Writer = WarpWriter<T, Shape::kOutColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 
 __device__ inline float finish(float x, float offset) {
-  if (BIAS) x += offset;
+  x += offset;
   if (ACT == ACT_relu) return fmaxf(x, 0);
   if (ACT == ACT_gelu) return fast_gelu(x);
   return x;
@@ -61,7 +60,7 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
       for (int block = 0; block < Writer::kBlocks; ++block) {
         const float* x = &sums[i][(pass * Writer::kBlocks + block) * 4];
         float2 b = make_float2(0, 0);
-        if (BIAS && (N % Shape::kOutColumns == 0 || column + block * 8 < N)) {
+        if (bias != nullptr && (N % Shape::kOutColumns == 0 || column + block * 8 < N)) {
           b = *reinterpret_cast<const float2*>(bias + column + block * 8 + lane_column);
         }
         writer.put(block, pack2<T>(finish(x[0], b.x), finish(x[1], b.y)),

@@ -295,13 +295,12 @@ class ProductPipeline {
   template <class Began>
   __device__ void multiply_slabs(int row, int count, float (&sums)[kBlocks][Shape::kColumns / 2],
                                  int& last, const Began& began) {
-    pin_all(sums);
     if constexpr (kFitsRing) {
 #pragma unroll 2
       for (int slot = 0; slot < Shape::kStages; ++slot) {
         if (Shape::kSplit > 1 && slot == count) break;
         wait_phase<SpinLimit>(full(slot), parity_);
-        multiply_slab(row, slot, slot > 0, sums);
+        start_slab(row, slot, slot > 0, sums);
         commit_products();
       }
       parity_ ^= 1;
@@ -309,7 +308,7 @@ class ProductPipeline {
 #pragma unroll 1
       for (int slab = 0; slab < count; ++slab, next_slot()) {
         wait_phase<SpinLimit>(full(slot_), parity_);
-        multiply_slab(row, slot_, slab > 0, sums);
+        start_slab(row, slot_, slab > 0, sums);
         commit_products();
         wait_for_products<1>();
         if (last >= 0) release(last);
@@ -326,18 +325,14 @@ class ProductPipeline {
   }
 
   /// Starts the products of the slab in a slot.
-  __device__ void multiply_slab(int row, int slot, int add,
-                                float (&sums)[kBlocks][Shape::kColumns / 2]) const {
+  __device__ void start_slab(int row, int slot, int add,
+                             float (&sums)[kBlocks][Shape::kColumns / 2]) const {
     const u64 a = k_major_operand(slot_address(slot) + row * 128);
     const u64 w = k_major_operand(slot_address(slot) + Shape::kBytesA);
     fence_products();
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-#pragma unroll
-      for (int i = 0; i < kBlocks; ++i) {
-        multiply<Elem, Shape::kColumns>(sums[i], operand_at(a, i * 64 * 128 + k * 32),
-                                        operand_at(w, k * 32), k > 0 || add);
-      }
+    for (int i = 0; i < kBlocks; ++i) {
+      multiply_slab<Elem, Shape::kColumns>(sums[i], operand_at(a, i * 64 * 128), w, add);
     }
   }
 

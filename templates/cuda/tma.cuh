@@ -151,10 +151,15 @@ __device__ inline void sync_cluster() {
 
 // ---- roles of warps ----
 
-/// The same for all threads of a warp, and known to be, so that what follows from it is computed
-/// once for the warp: descriptors of operands and boxes must be in uniform registers.
+/// A value that is the same for all threads of a warp, and now known to be, so that what follows
+/// from it is computed once for the warp: descriptors of operands and boxes must be in uniform
+/// registers, and products may stand in branches.
+__device__ inline int uniform(int x) {
+  return __shfl_sync(~0u, x, 0);
+}
+
 __device__ inline int warp_index() {
-  return __shfl_sync(~0u, threadIdx.x / 32, 0);
+  return uniform(threadIdx.x / 32);
 }
 
 /// Gives registers of the calling warpgroup back to the block, or waits for that many; the block

@@ -144,30 +144,65 @@ __device__ inline u64 operand_at(u64 operand, u32 bytes) {
   X(256, 32, 128, 129, 130)
 // clang-format on
 
-#define LAYA_PRODUCT(n, blocks, a, b, p, type)                                                     \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p                                             \
-               ", 0;\n"                                                                            \
-               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" LAYA_S##blocks \
-               "}, %" #a ", %" #b ", p, 1, 1, 0, 0;\n}"                                            \
-               : LAYA_D##blocks                                                                    \
+// Four products of 16 k, whose operands begin 32 bytes after each other: 2 units of a descriptor.
+// In one statement, since the compiler takes long for statements with so many operands.
+// clang-format off
+#define LAYA_STEP(n, blocks, a, b, add, type)                                               \
+  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" LAYA_S##blocks "}, " \
+  a ", " b ", " add ", 1, 1, 0, 0;\n"
+#define LAYA_NEXT(to, from, units)          \
+  "mov.b64 {low, high}, " from ";\n"        \
+  "add.u32 low, low, " units ";\n"          \
+  "mov.b64 " to ", {low, high};\n"
+#define LAYA_PRODUCT(n, blocks, a, b, p, type)                                         \
+  asm volatile("{\n.reg .pred p;\n.reg .b32 low, high;\n"                              \
+               ".reg .b64 a1, a2, a3, b1, b2, b3;\n"                                   \
+               LAYA_NEXT("a1", "%" #a, "2") LAYA_NEXT("b1", "%" #b, "2")               \
+               LAYA_NEXT("a2", "%" #a, "4") LAYA_NEXT("b2", "%" #b, "4")               \
+               LAYA_NEXT("a3", "%" #a, "6") LAYA_NEXT("b3", "%" #b, "6")               \
+               "setp.ne.b32 p, %" #p ", 0;\n"                                          \
+               LAYA_STEP(n, blocks, "%" #a, "%" #b, "p", type)                         \
+               LAYA_STEP(n, blocks, "a1", "b1", "1", type)                             \
+               LAYA_STEP(n, blocks, "a2", "b2", "1", type)                             \
+               LAYA_STEP(n, blocks, "a3", "b3", "1", type)                             \
+               "}"                                                                     \
+               : LAYA_D##blocks                                                        \
                : "l"(a_operand), "l"(b_operand), "r"(add))
-#define LAYA_PRODUCT_CASE(n, blocks, a, b, p)                                      \
-  if constexpr (N == n && kIsBf16<Elem>) LAYA_PRODUCT(n, blocks, a, b, p, "bf16"); \
-  if constexpr (N == n && !kIsBf16<Elem>) LAYA_PRODUCT(n, blocks, a, b, p, "f16");
+// clang-format on
 
 template <class Elem>
 constexpr bool kIsBf16 = false;
 template <>
 constexpr bool kIsBf16<bf16> = true;
 
-/// d = a * b + (add ? d : 0), both operands K-major in shared memory. N: one of the sizes above.
+// A specialization for each size: the compiler reads those it needs; of one function with all sizes
+// it would read them all.
 template <class Elem, int N>
-__device__ inline void multiply(float (&d)[N / 2], u64 a_operand, u64 b_operand, int add) {
-  LAYA_PRODUCT_SIZES(LAYA_PRODUCT_CASE)
+struct SlabProduct;
+#define LAYA_PRODUCT_CASE(n, blocks, a, b, p)                                                 \
+  template <class Elem>                                                                       \
+  struct SlabProduct<Elem, n> {                                                               \
+    __device__ static void add_to(float (&d)[n / 2], u64 a_operand, u64 b_operand, int add) { \
+      if constexpr (kIsBf16<Elem>) {                                                          \
+        LAYA_PRODUCT(n, blocks, a, b, p, "bf16");                                             \
+      } else {                                                                                \
+        LAYA_PRODUCT(n, blocks, a, b, p, "f16");                                              \
+      }                                                                                       \
+    }                                                                                         \
+  };
+LAYA_PRODUCT_SIZES(LAYA_PRODUCT_CASE)
+
+/// d = a * b + (add ? d : 0) over 64 k, both operands K-major in shared memory. N: one of the sizes
+/// above.
+template <class Elem, int N>
+__device__ inline void multiply_slab(float (&d)[N / 2], u64 a_operand, u64 b_operand, int add) {
+  SlabProduct<Elem, N>::add_to(d, a_operand, b_operand, add);
 }
 
 #undef LAYA_PRODUCT_CASE
 #undef LAYA_PRODUCT
+#undef LAYA_NEXT
+#undef LAYA_STEP
 
 #define LAYA_PRODUCT(n, blocks, a0, a1, a2, a3, b, p, type, n_major)                               \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p                                             \
@@ -182,7 +217,7 @@ __device__ inline void multiply(float (&d)[N / 2], u64 a_operand, u64 b_operand,
   if constexpr (N == n && !kIsBf16<Elem>)                           \
     LAYA_PRODUCT(n, blocks, a0, a1, a2, a3, b, p, "f16", n_major);
 
-/// d = a * b + (add ? d : 0), A in registers, B K-major. N: 64 or 128.
+/// d = a * b + (add ? d : 0) over 16 k, A in registers, B K-major. N: 64 or 128.
 template <class Elem, int N>
 __device__ inline void multiply(float (&d)[N / 2], const u32 (&a)[4], u64 b_operand, int add) {
   static_assert(N == 64 || N == 128);

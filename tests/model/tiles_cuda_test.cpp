@@ -20,11 +20,11 @@ std::vector<Op> ops_of(const jit::Target& target, DType dtype, int64_t hidden, i
   const int64_t heads = hidden / 64;
   std::vector<Op> ops;
   for (const int64_t n : {int64_t{8}, hidden, 3 * hidden, 4 * hidden}) {
-    ops.push_back(model::gemm_op(target, dtype, n, hidden, true, Activation::kGelu));
+    ops.push_back(model::gemm_op(target, dtype, n, hidden, Activation::kGelu));
   }
   ops.push_back(model::gemm_geglu_op(target, dtype, inner, hidden));
   ops.push_back(model::embed_norm_op(target, DType::kF16, dtype, hidden));
-  ops.push_back(model::add_norm_op(target, dtype, DType::kF32, hidden, true, true));
+  ops.push_back(model::add_norm_op(target, dtype, DType::kF32, hidden, true));
   ops.push_back(model::final_norm_op(target, dtype, hidden));
   ops.push_back(model::rope_op(target, dtype, heads, 64));
   for (const int64_t window : {0, 64}) {
@@ -85,7 +85,7 @@ TEST_CASE("variants ascend, and the last one takes any number of rows") {
 
 TEST_CASE("few rows of a product get small tiles, so that more multiprocessors work") {
   const jit::Target target{jit::Backend::kCuda, "sm_80"};
-  const Op op = model::gemm_op(target, DType::kF16, 768, 768, false, Activation::kNone);
+  const Op op = model::gemm_op(target, DType::kF16, 768, 768, Activation::kNone);
   const auto blocks = [&](int64_t rows) { return op.choose(rows).rule.shape(rows).grid.x; };
   CHECK(blocks(64) >= 48);
   CHECK(blocks(1024) >= 128);

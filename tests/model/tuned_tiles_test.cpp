@@ -15,7 +15,7 @@ const TuningProvenance kBench{"NVIDIA H200", "fastest of 8"};
 jit::KernelSpec attn_out() {
   jit::KernelSpec base("gemm", kHopper);
   base.set("T", "bf16").set("N", int64_t{768}).set("K", int64_t{768});
-  return base.set("BIAS", "no").set("ACT", "none");
+  return base.set("ACT", "none");
 }
 
 Plan base_plan(const jit::Target& target, DType dtype) {

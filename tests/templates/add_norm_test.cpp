@@ -29,7 +29,7 @@ std::vector<Case> all_cases(const Harness& on) {
 }
 
 model::Op op_of(const Harness& on, const Case& c) {
-  return model::add_norm_op(on.target(), c.dtype, c.out, c.d, c.delta, c.bias);
+  return model::add_norm_op(on.target(), c.dtype, c.out, c.d, c.delta);
 }
 
 struct Outputs {

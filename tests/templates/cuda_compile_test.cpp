@@ -29,8 +29,8 @@ jit::KernelSpec largest(const model::Op& op) {
 
 std::vector<jit::KernelSpec> kernels(const jit::Target& target, DType dtype) {
   return {largest(model::embed_norm_op(target, DType::kF16, dtype, 1024)),
-          largest(model::gemm_op(target, dtype, 768, 768, false, Activation::kNone)),
-          largest(model::gemm_op(target, dtype, 200, 136, true, Activation::kGelu)),
+          largest(model::gemm_op(target, dtype, 768, 768, Activation::kNone)),
+          largest(model::gemm_op(target, dtype, 200, 136, Activation::kGelu)),
           largest(model::gemm_geglu_op(target, dtype, 1152, 768)),
           largest(model::final_norm_op(target, dtype, 1024)),
           largest(model::rope_op(target, dtype, 12, 64)),
@@ -62,7 +62,7 @@ TEST_CASE("bf16 on a GPU that lacks it is an error that says what to use") {
   if (!engine) return;
   const jit::Target turing{jit::Backend::kCuda, "sm_75"};
   const std::vector<jit::KernelSpec> specs{
-      largest(model::gemm_op(turing, DType::kBF16, 64, 64, false, Activation::kNone))};
+      largest(model::gemm_op(turing, DType::kBF16, 64, 64, Activation::kNone))};
   const auto reports = engine->warm(specs);
   REQUIRE_FALSE(reports[0].outcome.has_value());
   CHECK(reports[0].outcome.error().kind == ErrorKind::kCompileFailed);

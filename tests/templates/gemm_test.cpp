@@ -110,7 +110,7 @@ void check_gemm(Harness& on, const model::Op& op, DType dtype, const Shape& shap
 }
 
 model::Op gemm_op(const Harness& on, DType dtype, const Shape& s) {
-  return model::gemm_op(on.target(), dtype, s.n, s.k, s.bias, s.activation);
+  return model::gemm_op(on.target(), dtype, s.n, s.k, s.activation);
 }
 
 /// The same product in tiles of every kind that Hopper has, whatever would be chosen.
@@ -166,7 +166,7 @@ void check_geglu(Harness& on, DType dtype, const GegluShape& shape) {
 
 /// As check_product does, with random rows to add to.
 void check_residual(Harness& on, DType dtype, int64_t n, int64_t k, bool with_bias) {
-  const model::Op op = model::gemm_residual_op(on.target(), dtype, n, k, with_bias);
+  const model::Op op = model::gemm_residual_op(on.target(), dtype, n, k);
   const model::Variant& variant = op.variants.front();
   CAPTURE(variant.spec.to_string());
   Random random(static_cast<uint64_t>(n + k));
@@ -281,7 +281,7 @@ DEVICE_TEST("gemm: GELU is exact over its whole range") {
     std::vector<double> expected = to_double(a);
     for (double& value : expected) value = reference::gelu(value);
 
-    const model::Op op = model::gemm_op(on.target(), dtype, kN, kN, false, Activation::kGelu);
+    const model::Op op = model::gemm_op(on.target(), dtype, kN, kN, Activation::kGelu);
     const DeviceArray device_a = on.floats(a, dtype);
     const DeviceArray device_w = on.weight(identity, dtype, kN, kN, false);
     const DeviceArray out = on.output(a.size(), dtype);

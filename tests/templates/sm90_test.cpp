@@ -21,9 +21,9 @@ jit::KernelSpec with_tile(const jit::KernelSpec& base, const model::Tile& tile) 
   return spec;
 }
 
-jit::KernelSpec gemm(const char* dtype, int64_t n, int64_t k, const char* bias, const char* act) {
+jit::KernelSpec gemm(const char* dtype, int64_t n, int64_t k, const char* act) {
   jit::KernelSpec spec("gemm", kHopper);
-  return spec.set("T", dtype).set("N", n).set("K", k).set("BIAS", bias).set("ACT", act);
+  return spec.set("T", dtype).set("N", n).set("K", k).set("ACT", act);
 }
 
 jit::KernelSpec attention(const char* dtype, int64_t window) {
@@ -46,10 +46,10 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
   }
   jit::KernelSpec geglu("gemm_geglu", kHopper);
   geglu.set("T", "bf16").set("N", int64_t{1152}).set("K", int64_t{768});
-  const jit::KernelSpec plain = gemm("bf16", 768, 768, "no", "none");
-  const jit::KernelSpec relu = gemm("fp16", 3072, 768, "yes", "relu");
-  const jit::KernelSpec ragged = gemm("bf16", 200, 136, "yes", "gelu");
-  const jit::KernelSpec long_k = gemm("fp16", 1024, 2624, "no", "none");
+  const jit::KernelSpec plain = gemm("bf16", 768, 768, "none");
+  const jit::KernelSpec relu = gemm("fp16", 3072, 768, "relu");
+  const jit::KernelSpec ragged = gemm("bf16", 200, 136, "gelu");
+  const jit::KernelSpec long_k = gemm("fp16", 1024, 2624, "none");
   std::vector<jit::KernelSpec> specs = {
       with_tile(long_k, model::product_tile(long_k, {64, 64, 1, 1, true, 4}, INT64_MAX)),
       with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true, 4}, INT64_MAX)),
