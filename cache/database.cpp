@@ -17,13 +17,15 @@ namespace laya::cache {
 namespace {
 
 constexpr int64_t kApplicationId = 0x4c617961;  // "Laya"
-constexpr int64_t kFormatVersion = 2;
+constexpr int64_t kFormatVersion = 3;
 
 // artifacts never changes but by whole rows; what changes with use is in a table of its own,
 // because an UPDATE rewrites the whole row. AUTOINCREMENT: an id is never used again, so a late
 // recency update cannot hit another record, and the newest record has the greatest id. texts holds
 // the ends of key texts, each once; it goes with the last record that needs it. That and totals are
-// seen to by triggers, so that no statement can forget them.
+// seen to by triggers, so that no statement can forget them. recent holds what processes that only
+// read have used, a row for each; usage is brought up to date with it when something is stored or
+// listed, since that changes as many pages as there are records.
 constexpr char kSchema[] = R"sql(
   CREATE TABLE artifacts(
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -51,6 +53,7 @@ constexpr char kSchema[] = R"sql(
     stored_bytes INTEGER NOT NULL
   ) STRICT;
   CREATE INDEX usage_by_use ON usage(used);
+  CREATE TABLE recent(ids BLOB NOT NULL) STRICT;
   CREATE TABLE totals(bytes INTEGER NOT NULL) STRICT;
   INSERT INTO totals VALUES(0);
   CREATE TRIGGER artifact_removed AFTER DELETE ON artifacts BEGIN
@@ -71,7 +74,7 @@ constexpr char kSchema[] = R"sql(
     UPDATE totals SET bytes = bytes - length(old.text);
   END;
   PRAGMA application_id = 0x4c617961;
-  PRAGMA user_version = 2;
+  PRAGMA user_version = 3;
 )sql";
 
 // No memory map: a file that shrinks would end the host program. A page cache that holds the inner

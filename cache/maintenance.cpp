@@ -24,7 +24,7 @@ std::optional<Digest> digest_from_prefix(std::string_view prefix, char filler) {
 }  // namespace
 
 Result<std::vector<EntryInfo>> SqliteStore::list() {
-  flush();
+  count_uses();
   const Digest first = *digest_from_prefix("", '0'), last = *digest_from_prefix("", 'f');
   LAYA_ASSIGN(auto rows, result_of(attempt([&](Connection& connection) {
                 return read_entries(connection, first, last);
@@ -43,7 +43,7 @@ Result<std::vector<EntryInfo>> SqliteStore::show(std::string_view digest_prefix)
                                           "\" is no beginning of a digest: give 4 to 32 digits of "
                                           "0-9 and a-f");
   }
-  flush();
+  count_uses();
   LAYA_ASSIGN(auto rows, result_of(attempt([&](Connection& connection) {
                 return read_entries(connection, *first, *last);
               })));
@@ -124,7 +124,7 @@ Result<int64_t> SqliteStore::remove(const std::vector<EntryInfo>& entries) {
 }
 
 Result<int64_t> SqliteStore::shrink(int64_t bytes) {
-  flush();
+  count_uses();
   int64_t removed = 0;
   for (int64_t batch = kRowsPerEviction; batch == kRowsPerEviction; removed += batch) {
     LAYA_ASSIGN(batch, result_of(attempt([&](Connection& connection) {

@@ -2,6 +2,8 @@
 #include "cache/rows.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <ctime>
 
 #include "cache/result.h"
@@ -81,6 +83,26 @@ Attempt<void> insert_record(Connection& connection, const StoredRecord& record, 
                Blob{bytes_of(record.checksum)}, created_at, record.artifact_bytes,
                Blob{record.metadata}, Blob{record.own_text}, Blob{record.artifact}, id)
       .run();
+}
+
+/// Empties `recent`: the ids in the order of use, 8 bytes each. What damage has made of them may
+/// name no record and then counts for nothing.
+Attempt<std::vector<int64_t>> take_appended_uses(Connection& connection) {
+  static_assert(std::endian::native == std::endian::little, "else databases are not portable");
+  std::vector<int64_t> ids;
+  {
+    Query query(connection, "SELECT ids FROM recent ORDER BY rowid");
+    for (;;) {
+      LAYA_ASSIGN(const bool found, query.step());
+      if (!found) break;
+      const std::string_view bytes = query.blob(0);
+      const size_t known = ids.size();
+      ids.resize(known + bytes.size() / sizeof(ids[0]));
+      std::memcpy(ids.data() + known, bytes.data(), (ids.size() - known) * sizeof(ids[0]));
+    }
+  }
+  if (!ids.empty()) LAYA_TRY(connection.execute("DELETE FROM recent"));
+  return ids;
 }
 
 Attempt<void> insert_usage(Connection& connection, int64_t id, int64_t used,
@@ -204,7 +226,9 @@ Attempt<int64_t> remove_all_rows(Connection& connection) {
   return connection.changes();
 }
 
-Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& ids) {
+Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& new_ids) {
+  LAYA_ASSIGN(std::vector<int64_t> ids, take_appended_uses(connection));
+  ids.insert(ids.end(), new_ids.begin(), new_ids.end());
   if (ids.empty()) return {};
   LAYA_ASSIGN(int64_t used, next_use(connection));
   for (const int64_t id : ids) {
@@ -213,6 +237,15 @@ Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& ids
             .run());
   }
   return {};
+}
+
+Attempt<void> append_uses(Connection& connection, const std::vector<int64_t>& ids) {
+  constexpr int64_t kMostRows = 32;
+  LAYA_ASSIGN(const int64_t rows, connection.integer("SELECT count(*) FROM recent"));
+  if (rows >= kMostRows) return write_uses(connection, ids);
+  const std::string_view bytes(reinterpret_cast<const char*>(ids.data()),
+                               ids.size() * sizeof(ids[0]));
+  return Query(connection, "INSERT INTO recent(ids) VALUES(?1)", Blob{bytes}).run();
 }
 
 Attempt<int64_t> total_bytes(Connection& connection) {

@@ -61,8 +61,13 @@ Attempt<void> remove_row(Connection& connection, const Digest& digest, std::stri
 /// Returns how many there were.
 Attempt<int64_t> remove_all_rows(Connection& connection);
 
-/// Counts one hit for each of `ids`, given in the order of use. Call within a transaction.
+/// Counts one hit for each of `ids`, given in the order of use, after those that were appended
+/// before. Call within a transaction.
 Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& ids);
+
+/// The same, but cheap: most often the ids are only written down for the next write_uses(). Call
+/// within a transaction.
+Attempt<void> append_uses(Connection& connection, const std::vector<int64_t>& ids);
 
 /// Bytes of all records and common texts, as counted against the size cap.
 Attempt<int64_t> total_bytes(Connection& connection);

@@ -330,10 +330,21 @@ void SqliteStore::flush() {
   if (uses.empty()) return;
   const auto written = attempt([&](Connection& connection) -> Attempt<void> {
     LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
-    LAYA_TRY(write_uses(connection, uses));
+    LAYA_TRY(append_uses(connection, uses));
     return transaction.commit();
   });
   // Recency is a hint: what could not be written is let go.
+  if (!written) report(written.error());
+}
+
+void SqliteStore::count_uses() {
+  if (place_.mode != StoreMode::kReadWrite) return;
+  const std::vector<int64_t> uses = take_uses();
+  const auto written = attempt([&](Connection& connection) -> Attempt<void> {
+    LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
+    LAYA_TRY(write_uses(connection, uses));
+    return transaction.commit();
+  });
   if (!written) report(written.error());
 }
 

@@ -121,6 +121,8 @@ class SqliteStore final : public Store, private ForkAware {
   void drop_damaged(const Row& row);
   void note_use(int64_t id);
   std::vector<int64_t> take_uses();
+  /// As flush(), and brings hits and recency of all records up to date.
+  void count_uses();
 
   void warn(const std::string& message) const;
   /// Counts a failure, and logs it if it is the first of its kind.

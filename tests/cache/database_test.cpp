@@ -20,10 +20,10 @@ using test::TempDirectory;
 
 TEST_CASE("the name of the file carries the format version, and so does the file") {
   const TempDirectory temp;
-  CHECK(database_file("/d") == "/d/kernels-v2.sqlite");
+  CHECK(database_file("/d") == "/d/kernels-v3.sqlite");
   REQUIRE(open_database(temp.database(), JournalMode::kWal, seconds(5)));
   RawDatabase raw(temp.database());
-  CHECK(raw.integer("PRAGMA user_version") == 2);
+  CHECK(raw.integer("PRAGMA user_version") == 3);
   CHECK(raw.integer("PRAGMA application_id") == 0x4c617961);
 }
 

@@ -101,10 +101,47 @@ TEST_CASE("a hit writes nothing until flush, and then counts once") {
   CHECK(raw.integer("PRAGMA data_version") == version);
   CHECK(raw.integer("SELECT hits FROM usage") == 0);
   store->flush();
-  CHECK(raw.integer("SELECT hits FROM usage") == 100);
+  CHECK(raw.integer("SELECT length(ids) FROM recent") == 800);
   store->flush();
-  CHECK(raw.integer("SELECT hits FROM usage") == 100);
+  CHECK(raw.integer("SELECT count(*) FROM recent") == 1);
   CHECK(store->list()->front().hits == 100);
+  CHECK(raw.integer("SELECT count(*) FROM recent") == 0);
+  CHECK(store->list()->front().hits == 100);
+}
+
+TEST_CASE("what processes that only read have used counts when the next one stores") {
+  const TempDirectory temp;
+  const StoreOptions options = small_options(temp);
+  for (int i = 0; i < 10; ++i) REQUIRE(Store::open(options)->put(key_of(name_of(i)), record_of(0)));
+  // Many of them, so that what they leave behind has to be counted in between.
+  for (int process = 0; process < 100; ++process) {
+    const auto reader = Store::open(options);
+    CHECK(has(*reader, 0));
+    CHECK(has(*reader, 1));
+  }
+  RawDatabase raw(temp.database());
+  CHECK(raw.integer("SELECT count(*) FROM recent") > 0);
+  CHECK(raw.integer("SELECT count(*) FROM recent") <= 32);
+  const auto store = Store::open(options);
+  REQUIRE(store->put(key_of(name_of(10)), record_of(0)));
+  CHECK(raw.integer("SELECT count(*) FROM recent") == 0);
+  CHECK(raw.integer("SELECT hits FROM usage WHERE id = 1") == 100);
+  CHECK(raw.integer("SELECT hits FROM usage WHERE id = 2") == 100);
+  CHECK(has(*store, 0));
+  CHECK(has(*store, 1));
+  CHECK_FALSE(has(*store, 2));
+}
+
+TEST_CASE("uses that damage has made senseless count for nothing and harm nothing") {
+  const TempDirectory temp;
+  const auto store = Store::open(options_for(temp));
+  REQUIRE(store->put(key_of("k"), record_of(0)));
+  RawDatabase raw(temp.database());
+  raw.execute("INSERT INTO recent VALUES(x'ffffffffffffffff00'), (x''), (x'0102')");
+  REQUIRE(store->put(key_of("l"), record_of(0)));
+  CHECK(raw.integer("SELECT count(*) FROM recent") == 0);
+  CHECK(raw.integer("SELECT sum(hits) FROM usage") == 0);
+  CHECK(store->stats().errors + store->stats().damaged == 0);
 }
 
 TEST_CASE("many hits are written down even if nobody flushes") {
@@ -112,7 +149,7 @@ TEST_CASE("many hits are written down even if nobody flushes") {
   const auto store = Store::open(options_for(temp));
   REQUIRE(store->put(key_of("k"), record_of(0, 10)));
   for (int i = 0; i < 600; ++i) CHECK(store->find(key_of("k"), "maker-1"));
-  CHECK(RawDatabase(temp.database()).integer("SELECT hits FROM usage") >= 500);
+  CHECK(RawDatabase(temp.database()).integer("SELECT length(ids) / 8 FROM recent") >= 500);
 }
 
 TEST_CASE("recency is no time: records from the future neither stay nor break anything") {
