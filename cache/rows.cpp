@@ -96,6 +96,7 @@ Attempt<std::vector<int64_t>> take_appended_uses(Connection& connection) {
       LAYA_ASSIGN(const bool found, query.step());
       if (!found) break;
       const std::string_view bytes = query.blob(0);
+      if (bytes.empty()) continue;
       const size_t known = ids.size();
       ids.resize(known + bytes.size() / sizeof(ids[0]));
       std::memcpy(ids.data() + known, bytes.data(), (ids.size() - known) * sizeof(ids[0]));
