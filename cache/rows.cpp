@@ -90,6 +90,8 @@ Attempt<void> insert_record(Connection& connection, const StoredRecord& record, 
 Attempt<std::vector<int64_t>> take_appended_uses(Connection& connection) {
   static_assert(std::endian::native == std::endian::little, "else databases are not portable");
   std::vector<int64_t> ids;
+  LAYA_ASSIGN(const int64_t rows, appended_uses(connection));
+  if (rows == 0) return ids;
   {
     Query query(connection, "SELECT ids FROM recent ORDER BY rowid");
     for (;;) {
@@ -102,7 +104,7 @@ Attempt<std::vector<int64_t>> take_appended_uses(Connection& connection) {
       std::memcpy(ids.data() + known, bytes.data(), (ids.size() - known) * sizeof(ids[0]));
     }
   }
-  if (!ids.empty()) LAYA_TRY(connection.execute("DELETE FROM recent"));
+  LAYA_TRY(connection.execute("DELETE FROM recent"));
   return ids;
 }
 
@@ -240,9 +242,13 @@ Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& new
   return {};
 }
 
+Attempt<int64_t> appended_uses(Connection& connection) {
+  return connection.integer("SELECT count(*) FROM recent");
+}
+
 Attempt<void> append_uses(Connection& connection, const std::vector<int64_t>& ids) {
   constexpr int64_t kMostRows = 32;
-  LAYA_ASSIGN(const int64_t rows, connection.integer("SELECT count(*) FROM recent"));
+  LAYA_ASSIGN(const int64_t rows, appended_uses(connection));
   if (rows >= kMostRows) return write_uses(connection, ids);
   const std::string_view bytes(reinterpret_cast<const char*>(ids.data()),
                                ids.size() * sizeof(ids[0]));

@@ -69,6 +69,9 @@ Attempt<void> write_uses(Connection& connection, const std::vector<int64_t>& ids
 /// within a transaction.
 Attempt<void> append_uses(Connection& connection, const std::vector<int64_t>& ids);
 
+/// How many append_uses() wait for the next write_uses().
+Attempt<int64_t> appended_uses(Connection& connection);
+
 /// Bytes of all records and common texts, as counted against the size cap.
 Attempt<int64_t> total_bytes(Connection& connection);
 

@@ -338,14 +338,17 @@ void SqliteStore::flush() {
 }
 
 void SqliteStore::count_uses() {
+  flush();
   if (place_.mode != StoreMode::kReadWrite) return;
-  const std::vector<int64_t> uses = take_uses();
-  const auto written = attempt([&](Connection& connection) -> Attempt<void> {
+  const auto counted = attempt([&](Connection& connection) -> Attempt<void> {
+    // Who has nothing to write should not wait for those who write.
+    LAYA_ASSIGN(const int64_t appended, appended_uses(connection));
+    if (appended == 0) return {};
     LAYA_ASSIGN(Transaction transaction, Transaction::begin(connection));
-    LAYA_TRY(write_uses(connection, uses));
+    LAYA_TRY(write_uses(connection, {}));
     return transaction.commit();
   });
-  if (!written) report(written.error());
+  if (!counted) report(counted.error());
 }
 
 StoreStats SqliteStore::stats() const {
