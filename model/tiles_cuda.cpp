@@ -61,9 +61,10 @@ std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, int64_t parts, Use use
     tiles.push_back(gemm_tile(nano, n, parts, nano.bm));
   }
   tiles.push_back(gemm_tile(tiny, n, parts, tiny_rows));
-  const bool is_small_enough = is_fp32 && use == Use::kSeldom;  // the large tile is little faster
-  tiles.push_back(gemm_tile(small, n, parts, is_small_enough ? kAnyRows : small_rows));
-  if (!is_small_enough) tiles.push_back(gemm_tile(large, n, parts, kAnyRows));
+  // In a 16-bit model the scorer alone is fp32, with a row for each option: seldom that many rows.
+  const bool has_large = !is_fp32 || use == Use::kOften;
+  tiles.push_back(gemm_tile(small, n, parts, has_large ? small_rows : kAnyRows));
+  if (has_large) tiles.push_back(gemm_tile(large, n, parts, kAnyRows));
   return tiles;
 }
 

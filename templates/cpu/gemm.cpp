@@ -24,8 +24,6 @@ static_assert(MR * (NR / kWidth) <= kAccumulators, "the register tile spills");
 
 namespace {
 
-constexpr fp32 kNoBias[NR] = {};
-
 inline Vec activate(Vec x) {
   if constexpr (ACT == ACT_relu) return max(x, 0);
   if constexpr (ACT == ACT_gelu) return gelu<T>(x);
@@ -47,14 +45,14 @@ __attribute__((noinline)) void write_tile(const fp32* tile, const fp32* bias, T*
 
 extern "C" void gemm(const T* a, const T* w, const fp32* bias, T* out, int rows, Block block) {
   constexpr int kPanels = (N + NR - 1) / NR;
-  multiply_panel<K, NR, MR, kPanels>(
-      a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
-        const fp32* added = bias != nullptr ? bias + panel * NR : kNoBias;
-        T* to = out + static_cast<long long>(first) * N + panel * NR;
-        if (N % NR == 0 || panel + 1 < kPanels) {
-          write_tile<NR>(tile, added, to, count);
-        } else {
-          write_tile<N % NR>(tile, added, to, count);
-        }
-      });
+  multiply_panel<K, NR, MR, kPanels>(a, w, rows, block,
+                                     [=](int panel, int first, int count, const fp32* tile) {
+                                       const fp32* added = panel_bias<NR>(bias, panel);
+                                       T* to = out + static_cast<long long>(first) * N + panel * NR;
+                                       if (N % NR == 0 || panel + 1 < kPanels) {
+                                         write_tile<NR>(tile, added, to, count);
+                                       } else {
+                                         write_tile<N % NR>(tile, added, to, count);
+                                       }
+                                     });
 }

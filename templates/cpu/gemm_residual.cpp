@@ -21,8 +21,6 @@ static_assert(MR * (NR / kWidth) <= kAccumulators, "the register tile spills");
 
 namespace {
 
-constexpr fp32 kNoBias[NR] = {};
-
 /// Adds COLUMNS columns of a finished tile. Not inlined: one copy serves tiles of every height.
 template <int COLUMNS>
 __attribute__((noinline)) void add_tile(const fp32* tile, const fp32* bias, fp32* x, int rows) {
@@ -42,7 +40,7 @@ extern "C" void gemm_residual(const T* a, const T* w, const fp32* bias, fp32* x,
   constexpr int kPanels = (N + NR - 1) / NR;
   multiply_panel<K, NR, MR, kPanels>(
       a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
-        const fp32* added = bias != nullptr ? bias + panel * NR : kNoBias;
+        const fp32* added = panel_bias<NR>(bias, panel);
         fp32* to = x + static_cast<long long>(first) * N + panel * NR;
         if (N % NR == 0 || panel + 1 < kPanels) {
           add_tile<NR>(tile, added, to, count);

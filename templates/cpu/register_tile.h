@@ -170,4 +170,11 @@ inline void multiply_panel(const T* a, const T* w, int rows, Block block, F writ
   }
 }
 
+/// Where the bias of a panel's NR columns begins: zeros if `bias` is null.
+template <int NR>
+inline const fp32* panel_bias(const fp32* bias, int panel) {
+  static constexpr fp32 kZeros[NR] = {};
+  return bias != nullptr ? bias + panel * NR : kZeros;
+}
+
 }  // namespace

@@ -7,7 +7,7 @@
 namespace laya::test {
 namespace {
 
-using model::Activation, model::DType, model::Op;
+using model::Activation, model::DType, model::Op, model::Use;
 
 struct Gpu {
   const char* target;
@@ -91,6 +91,16 @@ TEST_CASE("few rows of a product get small tiles, so that more multiprocessors w
   CHECK(blocks(1024) >= 128);
   CHECK(op.choose(32768).rule.rows_per_block == 128);
   CHECK(blocks(0) == 0);
+}
+
+TEST_CASE("an fp32 product that runs seldom has no kernel for many rows") {
+  const jit::Target target{jit::Backend::kCuda, "sm_80"};
+  const auto op = [&](DType dtype, Use use) {
+    return model::gemm_op(target, dtype, 768, 768, Activation::kGelu, use);
+  };
+  CHECK(op(DType::kF32, Use::kOften).choose(32768).rule.rows_per_block == 128);
+  CHECK(op(DType::kF32, Use::kSeldom).choose(32768).rule.rows_per_block == 64);
+  CHECK(op(DType::kF16, Use::kSeldom).choose(32768).rule.rows_per_block == 128);
 }
 
 }  // namespace
