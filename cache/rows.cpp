@@ -97,11 +97,12 @@ Attempt<std::vector<int64_t>> take_appended_uses(Connection& connection) {
     for (;;) {
       LAYA_ASSIGN(const bool found, query.step());
       if (!found) break;
-      const std::string_view bytes = query.blob(0);
-      if (bytes.empty()) continue;
-      const size_t known = ids.size();
-      ids.resize(known + bytes.size() / sizeof(ids[0]));
-      std::memcpy(ids.data() + known, bytes.data(), (ids.size() - known) * sizeof(ids[0]));
+      int64_t id = 0;
+      std::string_view rest = query.blob(0);
+      for (; rest.size() >= sizeof(id); rest.remove_prefix(sizeof(id))) {
+        std::memcpy(&id, rest.data(), sizeof(id));
+        ids.push_back(id);
+      }
     }
   }
   LAYA_TRY(connection.execute("DELETE FROM recent"));
