@@ -5,9 +5,18 @@
 namespace laya::model {
 namespace {
 
+// From here on blocks of products have so many tiles that each row's moments are better looked at
+// once, by a kernel of its own.
+constexpr int32_t kManyRows = 4096;
+
+// What a product that folds a norm needs of its rows. Without either they are normalized already.
+struct RowNorms {
+  const float* scales = nullptr;
+  const float* moments = nullptr;
+};
+
 // One pass over one batch. Steps leave what the next one reads in the buffers named in
-// model/workspace.h; between layers the residual stream is x plus, where products do not add to it
-// themselves, the pending delta.
+// model/workspace.h.
 class Forward {
  public:
   Forward(const ForwardModel& model, const ShapeClass& shape, std::byte* workspace,
@@ -26,7 +35,9 @@ class Forward {
     logits_ = reinterpret_cast<float*>(workspace + layout.output);
     x_ = reinterpret_cast<float*>(workspace + layout.x);
     a_ = workspace + layout.a;
-    delta_ = workspace + layout.delta;
+    h_ = workspace + layout.h;
+    moments_ = reinterpret_cast<float*>(workspace + layout.moments);
+    scales_ = reinterpret_cast<float*>(workspace + layout.scales);
     wide_ = workspace + layout.wide;
     gathered_x_ = reinterpret_cast<float*>(workspace + layout.gathered_x);
     gathered_a_ = workspace + layout.gathered_a;
@@ -44,39 +55,39 @@ class Forward {
  private:
   Result<void> embed() {
     return loaded_.launch(stream_, plan_.embed_norm, tokens_, input_ + batch_.ids,
-                          weights_.embedding, weights_.embedding_norm, x_, a_, kNormEps, tokens_);
+                          weights_.embedding, weights_.embedding_norm, x_, h_, kNormEps, tokens_);
   }
 
   Result<void> encoder_layer(size_t index) {
     const EncoderLayerWeights& layer = weights_.encoder[index];
     // Layer 0 has no norm: the embedding's norm has just been applied.
-    if (index > 0) LAYA_TRY(add_norm(layer.attn_norm));
+    if (index > 0) LAYA_TRY(norm(layer.attn_norm, x_, tokens_));
     const bool sliding = config_.sliding[index];
     LAYA_TRY(rotated_qkv(layer.qkv, sliding ? weights_.sliding_rope : weights_.full_rope));
     LAYA_TRY(sliding ? attend(plan_.sliding_attention, batch_.sliding_tiles, shape_.sliding_tiles)
                      : attend(plan_.full_attention, batch_.full_tiles, shape_.full_tiles));
     LAYA_TRY(end_branch(plan_.attn_out, a_, {layer.attn_out}, x_, tokens_));
 
-    LAYA_TRY(add_norm(layer.mlp_norm));
-    LAYA_TRY(
-        loaded_.launch(stream_, plan_.mlp_in.multiply, tokens_, a_, layer.mlp_in, wide_, tokens_));
+    LAYA_TRY(norm(layer.mlp_norm, x_, tokens_));
+    LAYA_TRY(gated(layer.mlp_in));
     return end_branch(plan_.mlp_out, wide_, {layer.mlp_out}, x_, tokens_);
   }
 
   // Ends the encoder: final norm, type embedding and the first norm of the head in one kernel.
   Result<void> enter_head() {
     const NormWeights& norm = weights_.head.front().norm1;
-    return loaded_.launch(stream_, plan_.final_norm, tokens_, x_, delta_, weights_.final_norm,
+    h_norms_ = {};
+    return loaded_.launch(stream_, plan_.final_norm, tokens_, x_, weights_.final_norm,
                           weights_.type_embedding, input_ + batch_.types, norm.weight, norm.bias,
-                          a_, kNormEps, tokens_);
+                          h_, kNormEps, tokens_);
   }
 
   // Expects the layer's norm1 done; does that of the next layer.
   Result<void> head_layer(size_t index) {
     const HeadLayerWeights& layer = weights_.head[index];
     LAYA_TRY(head_attention(layer));
-    LAYA_TRY(head_mlp(layer, a_, x_, a_, tokens_));
-    return add_norm(weights_.head[index + 1].norm1, x_, a_, tokens_);
+    LAYA_TRY(head_mlp(layer, a_, x_, tokens_));
+    return norm(weights_.head[index + 1].norm1, x_, tokens_);
   }
 
   // Of the last layer's output only the first token of each row and the markers are read, so all
@@ -86,34 +97,34 @@ class Forward {
     LAYA_TRY(head_attention(layer));
     LAYA_TRY(loaded_.launch(stream_, plan_.gather_rows, gathered_, input_ + batch_.gather, a_, x_,
                             gathered_a_, gathered_x_, gathered_));
-    return head_mlp(layer, gathered_a_, gathered_x_, gathered_a_, gathered_);
+    return head_mlp(layer, gathered_a_, gathered_x_, gathered_);
   }
 
   Result<void> head_attention(const HeadLayerWeights& layer) {
-    LAYA_TRY(product(plan_.head_qkv, a_, layer.qkv, wide_, tokens_));
+    LAYA_TRY(product(plan_.head_qkv, h_, h_norms_, layer.qkv, wide_, tokens_));
     return attend(plan_.full_attention, batch_.full_tiles, shape_.full_tiles);
   }
 
   // From the output of attention to the end of the MLP, over `rows` rows.
-  Result<void> head_mlp(const HeadLayerWeights& layer, const void* attended, float* x, void* normed,
+  Result<void> head_mlp(const HeadLayerWeights& layer, const void* attended, float* x,
                         int32_t rows) {
     LAYA_TRY(end_branch(plan_.attn_out, attended, layer.attn_out, x, rows));
-    LAYA_TRY(add_norm(layer.norm2, x, normed, rows));
-    LAYA_TRY(product(plan_.head_mlp_in, normed, layer.mlp_in, wide_, rows));
+    LAYA_TRY(norm(layer.norm2, x, rows));
+    LAYA_TRY(product(plan_.head_mlp_in, h_, h_norms_, layer.mlp_in, wide_, rows));
     return end_branch(plan_.head_mlp_out, wide_, layer.mlp_out, x, rows);
   }
 
   // Scorer and action head. Rows of first tokens come before those of markers.
   Result<void> decide() {
     float* const normed = x_;  // the whole residual stream has served its purpose
-    LAYA_TRY(loaded_.launch(stream_, plan_.scorer_norm, gathered_, gathered_x_, delta_,
+    LAYA_TRY(loaded_.launch(stream_, plan_.scorer_norm, gathered_, gathered_x_,
                             weights_.scorer_norm.weight, weights_.scorer_norm.bias, normed,
                             kNormEps, gathered_));
     const int64_t first_marker = shape_.rows * config_.hidden_size;
     float* const hidden = gathered_x_ + first_marker;  // the markers' part has, too
     const auto markers = static_cast<int32_t>(shape_.markers);
     const auto rows = static_cast<int32_t>(shape_.rows);
-    LAYA_TRY(product(plan_.scorer_hidden, normed + first_marker, weights_.scorer_hidden, hidden,
+    LAYA_TRY(product(plan_.scorer_hidden, normed + first_marker, {}, weights_.scorer_hidden, hidden,
                      markers));
     LAYA_TRY(loaded_.launch(stream_, plan_.score, markers, hidden, weights_.scorer_out.weight,
                             weights_.scorer_out.bias, logits_, markers));
@@ -123,39 +134,59 @@ class Forward {
                           weights_.action_out.bias, logits_ + shape_.markers, rows);
   }
 
-  Result<void> product(const MatrixOp& op, const void* a, const LinearWeights& weights, void* out,
-                       int32_t rows) {
-    return loaded_.launch(stream_, op.multiply, rows, a, weights.weight, weights.bias, out, rows);
+  // A norm of a layer, over rows of x.
+  Result<void> norm(const NormWeights& norm, const float* x, int32_t rows) {
+    if (!plan_.folds_norms()) {
+      return loaded_.launch(stream_, plan_.norm, rows, x, norm.weight, norm.bias, h_, kNormEps,
+                            rows);
+    }
+    h_norms_ = {nullptr, moments_};
+    if (rows < kManyRows) return {};
+    h_norms_ = {scales_, nullptr};
+    return loaded_.launch(stream_, plan_.row_scales, rows, moments_, scales_, kNormEps, rows);
   }
 
-  // The last product of a branch of the residual stream x: adds to it, or leaves delta to be added.
-  Result<void> end_branch(const MatrixOp& op, const void* a, const LinearWeights& weights, float* x,
-                          int32_t rows) {
-    void* const out = plan_.adds_in_products ? static_cast<void*>(x) : delta_;
-    return product(op, a, weights, out, rows);
+  Result<void> product(const MatrixOp& op, const void* a, const RowNorms& norms,
+                       const LinearWeights& linear, void* out, int32_t rows) {
+    if (!plan_.folds_norms()) {
+      return loaded_.launch(stream_, op.multiply, rows, a, linear.weight, linear.bias, out, rows);
+    }
+    return loaded_.launch(stream_, op.multiply, rows, a, linear.weight, linear.bias, norms.scales,
+                          norms.moments, out, kNormEps, rows);
   }
 
-  // x += delta, where there is one; a = norm of x.
-  Result<void> add_norm(const void* weight) {
-    const void* const no_bias = nullptr;
-    return loaded_.launch(stream_, plan_.add_norm, tokens_, x_, delta_, weight, no_bias, a_,
-                          kNormEps, tokens_);
-  }
-  Result<void> add_norm(const NormWeights& norm, float* x, void* out, int32_t rows) {
-    return loaded_.launch(stream_, plan_.add_norm, rows, x, delta_, norm.weight, norm.bias, out,
-                          kNormEps, rows);
+  // wide = the inside of an encoder's MLP.
+  Result<void> gated(const LinearWeights& linear) {
+    const Op& multiply = plan_.mlp_in.multiply;
+    if (!plan_.folds_norms()) {
+      return loaded_.launch(stream_, multiply, tokens_, h_, linear.weight, wide_, tokens_);
+    }
+    return loaded_.launch(stream_, multiply, tokens_, h_, linear.weight, h_norms_.scales,
+                          h_norms_.moments, wide_, kNormEps, tokens_);
   }
 
-  // wide = q, k and v of a with q and k rotated.
-  Result<void> rotated_qkv(const void* weight, const RopeTable& table) {
+  // wide = q, k and v of h with q and k rotated.
+  Result<void> rotated_qkv(const LinearWeights& linear, const RopeTable& table) {
     const int32_t* const positions = input_ + batch_.positions;
     if (plan_.rope.variants.empty()) {
-      return loaded_.launch(stream_, plan_.qkv.multiply, tokens_, a_, weight, table.cos, table.sin,
-                            positions, wide_, tokens_);
+      return loaded_.launch(stream_, plan_.qkv.multiply, tokens_, h_, linear.weight, table.cos,
+                            table.sin, positions, h_norms_.scales, h_norms_.moments, wide_,
+                            kNormEps, tokens_);
     }
-    LAYA_TRY(product(plan_.qkv, a_, {weight}, wide_, tokens_));
+    LAYA_TRY(product(plan_.qkv, h_, h_norms_, linear, wide_, tokens_));
     return loaded_.launch(stream_, plan_.rope, tokens_, wide_, table.cos, table.sin, positions,
                           tokens_);
+  }
+
+  // The last product of a branch of the residual stream x: adds to it, and prepares the next norm
+  // where that is folded.
+  Result<void> end_branch(const MatrixOp& op, const void* a, const LinearWeights& linear, float* x,
+                          int32_t rows) {
+    if (!plan_.folds_norms()) {
+      return loaded_.launch(stream_, op.multiply, rows, a, linear.weight, linear.bias, x, rows);
+    }
+    return loaded_.launch(stream_, op.multiply, rows, a, linear.weight, linear.bias, x, x, h_,
+                          moments_, rows);
   }
 
   // a = attention of qkv in the wide buffer.
@@ -178,7 +209,10 @@ class Forward {
   float* logits_;
   float* x_;
   void* a_;
-  void* delta_;
+  void* h_;
+  float* moments_;
+  float* scales_;
+  RowNorms h_norms_;  // of the rows of h
   void* wide_;
   float* gathered_x_;
   void* gathered_a_;

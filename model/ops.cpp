@@ -5,10 +5,6 @@
 namespace laya::model {
 namespace {
 
-const char* yes_no(bool value) {
-  return value ? "yes" : "no";
-}
-
 const char* to_word(Activation act) {
   switch (act) {
     case Activation::kNone: return "none";
@@ -57,9 +53,10 @@ Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, Activat
                     use);
 }
 
-Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k) {
+Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, Use use) {
   return with_tiles(
-      jit::KernelSpec("gemm_residual", target).set("T", to_string(dtype)).set("N", n).set("K", k));
+      jit::KernelSpec("gemm_residual", target).set("T", to_string(dtype)).set("N", n).set("K", k),
+      use);
 }
 
 Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k) {
@@ -77,19 +74,19 @@ Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t h
                         .set("K", k));
 }
 
-Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden, bool delta_add) {
-  return with_tiles(jit::KernelSpec("add_norm", target)
-                        .set("T", to_string(dtype))
-                        .set("O", to_string(out))
-                        .set("D", hidden)
-                        .set("DELTA", yes_no(delta_add)));
+Op layer_norm_op(const jit::Target& target, DType out, int64_t hidden) {
+  return with_tiles(
+      jit::KernelSpec("layer_norm", target).set("O", to_string(out)).set("D", hidden));
 }
 
-Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden, bool delta_add) {
-  jit::KernelSpec spec("final_norm", target);
-  spec.set("T", to_string(dtype)).set("D", hidden);
-  if (target.backend == jit::Backend::kCpu) spec.set("DELTA", yes_no(delta_add));
-  return with_tiles(spec);
+Op row_scales_op(const jit::Target& target, DType dtype, int64_t hidden) {
+  return with_tiles(
+      jit::KernelSpec("row_scales", target).set("T", to_string(dtype)).set("D", hidden));
+}
+
+Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden) {
+  return with_tiles(
+      jit::KernelSpec("final_norm", target).set("T", to_string(dtype)).set("D", hidden));
 }
 
 Op rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim) {

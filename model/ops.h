@@ -16,6 +16,9 @@ enum class Activation : uint8_t { kNone, kRelu, kGelu };  // gelu: exact, with e
 /// table.
 Op embed_norm_op(const jit::Target& target, DType table, DType out, int64_t hidden);
 
+// On GPUs gemm, gemm_rope and gemm_geglu normalize the rows of a if given moments of them, as
+// gemm_residual leaves them; w is then as fold_norm.h makes it. On the CPU layer_norm comes before.
+
 /// out = act(a * w^T + bias); a, w and out in `dtype`, bias in fp32 or null, accumulated in fp32.
 Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, Activation act,
            Use use = Use::kOften);
@@ -23,17 +26,23 @@ Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, Activat
 /// out = gelu(a * u^T) * (a * g^T) with w = [u; g]; out has n columns, w has 2n rows.
 Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k);
 
+/// x += a * w^T + bias for a residual stream x in fp32; bias may be null. On GPUs n is a multiple
+/// of 32, and x in `dtype` and moments of its rows are written, too.
+Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k,
+                    Use use = Use::kOften);
+
 /// qkv = a * w^T with rotary position embedding on q and k: gemm and rope in one. No variants where
 /// a target or dtype has no such kernel.
 Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim, int64_t k);
 
-/// x += delta (if `delta_add`); out = LN(x) * weight + bias. x in fp32, delta in `dtype`; bias may
-/// be null.
-Op add_norm_op(const jit::Target& target, DType dtype, DType out, int64_t hidden, bool delta_add);
+/// out = LN(x) * weight + bias for x in fp32; bias may be null.
+Op layer_norm_op(const jit::Target& target, DType out, int64_t hidden);
 
-/// x = LN(x + delta) * weight + type_table[type]; out = LN(x) * norm_weight + norm_bias.
-/// `delta_add` is for the CPU to choose; on GPUs it is always added.
-Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden, bool delta_add = true);
+/// GPUs only: what the rows of x have to be multiplied by, from their moments.
+Op row_scales_op(const jit::Target& target, DType dtype, int64_t hidden);
+
+/// x = LN(x) * weight + type_table[type]; out = LN(x) * norm_weight + norm_bias.
+Op final_norm_op(const jit::Target& target, DType dtype, int64_t hidden);
 
 /// Rotates q and k of packed qkv in place (rotate-half).
 Op rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim);
@@ -52,9 +61,6 @@ Op score_op(const jit::Target& target, int64_t hidden);
 
 /// Confidence features of each row's option logits and the action head on top, all fp32.
 Op action_head_op(const jit::Target& target, int64_t hidden, int64_t hidden_units, int64_t actions);
-
-/// CPU only: x += a * w^T + bias for a residual stream x in fp32; bias may be null.
-Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k);
 
 /// CPU only: rewrites a weight [n, k] into the panel layout that the CPU's gemm reads; `geglu`: a
 /// weight [2n, k] of gemm_geglu. One kernel for every n and k; launched over n rows.

@@ -17,10 +17,8 @@ class Planner {
   MatrixOp gemm(DType dtype, int64_t n, int64_t k, Activation act, Use use) const {
     return matrix(gemm_op(target_, dtype, n, k, act, use), dtype, n, k, false);
   }
-  /// Ends a branch of the residual stream.
-  MatrixOp branch_end(int64_t n, int64_t k, Use use = Use::kOften) const {
-    if (target_.backend != jit::Backend::kCpu) return gemm(n, k, Activation::kNone, use);
-    return matrix(gemm_residual_op(target_, dtype_, n, k), dtype_, n, k, false);
+  MatrixOp residual(int64_t n, int64_t k, Use use = Use::kOften) const {
+    return matrix(gemm_residual_op(target_, dtype_, n, k, use), dtype_, n, k, false);
   }
   MatrixOp geglu(int64_t n, int64_t k) const {
     return matrix(gemm_geglu_op(target_, dtype_, n, k), dtype_, n, k, true);
@@ -56,9 +54,11 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
   if (std::find(config.sliding.begin(), config.sliding.end(), true) != config.sliding.end()) {
     plan.sliding_attention = attention_op(target, t, config.heads(), kHeadDim, config.window);
   }
-  plan.adds_in_products = target.backend == jit::Backend::kCpu;
-  const bool delta_add = !plan.adds_in_products;
-  plan.add_norm = add_norm_op(target, t, t, d, delta_add);
+  if (target.backend == jit::Backend::kCpu) {
+    plan.norm = layer_norm_op(target, t, d);
+  } else {
+    plan.row_scales = row_scales_op(target, t, d);
+  }
   plan.qkv = planner.gemm(3 * d, d, Activation::kNone);
   Op qkv_rope = gemm_rope_op(target, t, config.heads(), kHeadDim, d);
   if (qkv_rope.variants.empty()) {
@@ -66,16 +66,16 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
   } else {
     plan.qkv.multiply = std::move(qkv_rope);
   }
-  plan.attn_out = planner.branch_end(d, d);
+  plan.attn_out = planner.residual(d, d);
   plan.mlp_in = planner.geglu(config.intermediate_size, d);
-  plan.mlp_out = planner.branch_end(d, config.intermediate_size);
-  plan.final_norm = final_norm_op(target, t, d, delta_add);
+  plan.mlp_out = planner.residual(d, config.intermediate_size);
+  plan.final_norm = final_norm_op(target, t, d);
 
   plan.gather_rows = gather_rows_op(target, t, d);
   plan.head_qkv = planner.gemm(3 * d, d, Activation::kNone, Use::kSeldom);
   plan.head_mlp_in = planner.gemm(4 * d, d, Activation::kRelu, Use::kSeldom);
-  plan.head_mlp_out = planner.branch_end(d, 4 * d, Use::kSeldom);
-  plan.scorer_norm = add_norm_op(target, t, DType::kF32, d, delta_add);
+  plan.head_mlp_out = planner.residual(d, 4 * d, Use::kSeldom);
+  plan.scorer_norm = layer_norm_op(target, DType::kF32, d);
   plan.scorer_hidden = planner.gemm(DType::kF32, d, d, Activation::kGelu, Use::kSeldom);
   plan.score = score_op(target, d);
   plan.action_head = action_head_op(target, d, kActionUnits, config.actions);
@@ -87,8 +87,8 @@ std::vector<const Op*> Plan::ops() const {
                                 &head_qkv, &head_mlp_in, &head_mlp_out, &scorer_hidden};
   std::vector<const Op*> ops = {&full_attention, &sliding_attention};
   for (const MatrixOp* matrix : matrices) ops.push_back(&matrix->multiply);
-  for (const Op* op : {&action_head, &final_norm, &add_norm, &scorer_norm, &embed_norm, &rope,
-                       &score, &gather_rows}) {
+  for (const Op* op : {&action_head, &final_norm, &norm, &scorer_norm, &embed_norm, &rope,
+                       &row_scales, &score, &gather_rows}) {
     ops.push_back(op);
   }
   for (const MatrixOp* matrix : matrices) ops.push_back(&matrix->pack);

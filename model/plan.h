@@ -34,15 +34,13 @@ struct Plan {
   jit::Target target;
 
   Op embed_norm;
-  Op rope;               ///< no variants where qkv rotates, too
-  Op full_attention;     ///< also of the decision head
-  Op sliding_attention;  ///< no variants if every layer is full
-  /// Whether attn_out, mlp_out and those of the head add to the residual stream themselves, on the
-  /// CPU; else they write the delta that the next norm adds.
-  bool adds_in_products = false;
-  Op add_norm;
-  MatrixOp qkv, mlp_in, mlp_out;
-  MatrixOp attn_out;  ///< also of the decision head
+  Op rope;                     ///< no variants where qkv rotates, too
+  Op full_attention;           ///< also of the decision head
+  Op sliding_attention;        ///< no variants if every layer is full
+  Op norm;                     ///< no variants where norms are folded
+  Op row_scales;               ///< no variants where they are not
+  MatrixOp qkv, mlp_in;        ///< of the normalized residual stream
+  MatrixOp attn_out, mlp_out;  ///< add to it; attn_out also of the decision head
   Op final_norm;
 
   Op gather_rows;
@@ -51,6 +49,10 @@ struct Plan {
   MatrixOp scorer_hidden;
   Op score;
   Op action_head;
+
+  /// Whether the products of the normalized residual stream normalize it themselves, with the
+  /// norm's weight and bias folded into their own (fold_norm.h): on GPUs.
+  bool folds_norms() const { return norm.variants.empty(); }
 
   /// Every operation, those with the longest compile first.
   std::vector<const Op*> ops() const;

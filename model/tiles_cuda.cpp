@@ -19,7 +19,7 @@ jit::Param param(const char* name, int64_t value) {
   return {name, jit::ParamValue{value}};
 }
 
-/// The tile of gemm and gemm_geglu: BM x BN per block, WM x WN per warp.
+/// The tile of gemm, gemm_geglu and gemm_residual: BM x BN per block, WM x WN per warp.
 struct GemmTile {
   int64_t bm, bn, wm, wn, stages;
 };
@@ -39,13 +39,15 @@ Tile gemm_tile(const GemmTile& t, int64_t n, int64_t parts, int64_t max_rows) {
 }
 
 /// Small tiles as long as the next larger ones would leave most of a big GPU idle.
-std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, int64_t parts, Use use) {
+std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, Use use) {
   constexpr int64_t kBlocksWanted = 128;  // about one for each multiprocessor of a big GPU
   const bool is_fp32 = word_param(base, "T") == "fp32";
+  const int64_t parts = base.template_name() == "gemm_geglu" ? 2 : 1;
   const bool is_turing = jit::compute_capability(base.target()) < 80;  // 64 KiB, no async copies
   const GemmTile tiny{32, 32, 16, 16, is_turing ? 2 : 6};
   // Of fp32: two sums for each thread, since a sum is one long chain, and all there is in flight.
-  const GemmTile nano = parts == 1 ? GemmTile{16, 16, 8, 8, 24} : GemmTile{16, 32, 16, 16, 8};
+  const GemmTile nano =
+      base.template_name() == "gemm" ? GemmTile{16, 16, 8, 8, 24} : GemmTile{16, 32, 16, 16, 8};
   const GemmTile small{64, 64, 32, 32, is_turing ? 2 : 4};
   const GemmTile large = is_turing ? GemmTile{128, 64, is_fp32 ? 32 : 64, 32, 2}
                          : is_fp32 ? GemmTile{128, 128, 32, 64, 3}
@@ -135,14 +137,14 @@ std::vector<Tile> cuda_tiles(const jit::KernelSpec& base, Use use) {
   if (std::vector<Tile> tiles = sm90_tiles(base, use); !tiles.empty()) return tiles;
   const std::string& name = base.template_name();
   if (name == "gemm_rope") return {};
-  if (name == "gemm") return gemm_tiles(base, 1, use);
-  if (name == "gemm_geglu") return gemm_tiles(base, 2, use);
+  if (name.starts_with("gemm")) return gemm_tiles(base, use);
   if (name == "attention") return attention_tiles(base);
   if (name == "rope") return rope_tiles(base);
   if (name == "gather_rows") return plain(1, 128);
   if (name == "score") return plain(4, 128);
+  if (name == "row_scales") return plain(64, 256);
   if (name == "action_head") return action_head_tiles(base);
-  return norm_tiles(base);  // embed_norm, add_norm, final_norm
+  return norm_tiles(base);  // embed_norm, layer_norm, final_norm
 }
 
 }  // namespace laya::model

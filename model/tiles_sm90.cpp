@@ -24,8 +24,9 @@ int64_t ceil_div(int64_t a, int64_t b) {
 /// A product and one way to cut it into tiles.
 struct Product {
   int64_t n, k, parts;  // columns of out; columns of a and w; 2 for u and g, else 1
-  int64_t unit;         // columns of a tile are a multiple of this
+  int64_t unit;         // what a block finishes of a tile has a multiple of this many columns
   bool can_split;       // k among blocks
+  bool is_residual;     // adds to the residual stream
 
   int64_t out_columns(const ProductTile& t) const { return t.columns / parts; }
   bool is_chunked() const { return k >= kLongK; }
@@ -37,17 +38,23 @@ Product product_of(const jit::KernelSpec& base) {
   const int64_t k = int_param(base, "K");
   if (base.template_name() == "gemm_rope") {
     const int64_t head = int_param(base, "HEAD_DIM");
-    return {3 * int_param(base, "HEADS") * head, k, 1, head, false};
+    return {3 * int_param(base, "HEADS") * head, k, 1, head, false, false};
   }
-  const int64_t parts = base.template_name() == "gemm_geglu" ? 2 : 1;
-  return {int_param(base, "N"), k, parts, 8 * parts, parts == 1 && k >= kLongK};
+  const int64_t n = int_param(base, "N");
+  if (base.template_name() == "gemm_geglu") return {n, k, 2, 16, false, false};
+  const bool is_residual = base.template_name() == "gemm_residual";
+  return {n, k, 1, is_residual ? 32 : 8, k >= kLongK, is_residual};
 }
 
-/// Shared memory for results on their way out, see WarpWriter in product_sm90.cuh.
-int64_t staging_bytes(const Product& p, const ProductTile& t) {
+/// Columns, in blocks of 8, that a warp writes at a time, see WarpWriter in warp_writer.cuh.
+int64_t pass_blocks(const Product& p, const ProductTile& t) {
   const int64_t blocks = p.out_columns(t) / t.split / 8;
-  const int64_t pass = blocks > 12 && blocks % 2 == 0 ? blocks / 2 : blocks;
-  return t.consumers * 1024 * (pass | 1);
+  return blocks > 12 && blocks % 2 == 0 ? blocks / 2 : blocks;
+}
+
+/// Shared memory for results on their way out.
+int64_t staging_bytes(const Product& p, const ProductTile& t) {
+  return t.consumers * 1024 * (pass_blocks(p, t) | 1);
 }
 
 int64_t stage_bytes(const ProductTile& t) {
@@ -78,15 +85,23 @@ bool fits_ring(const Product& p, const ProductTile& t) {
 }
 
 /// Estimated time of the product in cycles, good enough to rank tiles: the constants are fitted to
-/// 4,500 tiles measured on an H200, among which the choices are 1.3 % slower than the best. A slab
+/// 4,500 tiles measured on an H200, among which the choices are 1.3 % slower than the best, and to
+/// 700 that add to the residual stream, 2.7 %. A slab
 /// takes the slowest of tensor cores, the way from the L2 cache, whose rate is shared by the blocks
 /// at work, and what starting its products costs; storing a tile is hidden behind the next one if
-/// consumers take turns.
+/// consumers take turns. What a product moves of the residual stream is hidden in part, and waits
+/// for memory; it takes longest where it does not come through the ring.
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   constexpr double kStart = 3510, kStartCluster = 1210, kExchange = 1380;  // cycles
   constexpr double kBlockRate = 118.4, kChipRate = 6950;  // bytes per cycle from the L2 cache
-  const double store_value = p.parts == 2 ? 17.8 : 14.3;  // cycles for a thread's value
-  const double alignment = t.columns % 64 == 0   ? 1      // of tiles in the matrices
+  constexpr double kMemoryRate = 4300;  // bytes per cycle of x in, and x and its rounding out
+  const bool fits = fits_ring(p, t);
+  const double store_value = p.is_residual  ? t.cluster > 1         ? 105
+                                              : fits || t.split > 1 ? 39
+                                                                    : 23
+                             : p.parts == 2 ? 17.8
+                                            : 14.3;   // cycles for a thread's value
+  const double alignment = t.columns % 64 == 0   ? 1  // of tiles in the matrices
                            : t.columns % 32 == 0 ? 1.10
                                                  : 1.225;
   const bool takes_turns = t.consumers > 1 && !t.shared;
@@ -102,14 +117,16 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   const double multiply = bm / 64 * 4 * std::max(columns / 2, 24.4 + 0.205 * columns) * efficiency;
   const double l2 = (bm + columns / static_cast<double>(t.cluster)) * 128 /
                     std::min(kBlockRate, kChipRate / active);
-  const double issue = fits_ring(p, t) ? 114 : 214;
+  const double issue = fits ? 114 : 214;
   const double product = static_cast<double>(block_slabs(p, t)) * std::max({multiply, l2, issue}) +
                          (t.split > 1 ? kExchange : 0);
   const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_value /
                        static_cast<double>((t.shared ? t.consumers : 1) * t.split);
   const double start = kStart + (t.cluster * t.split > 1 ? kStartCluster : 0);
   if (t.split > 1) return rounds * (start + product + store);  // blocks do not stay
-  return start + rounds * product + (takes_turns ? 1 : rounds) * store;
+  const double memory = p.is_residual && rounds > 1 ? bm * columns * 10 * active / kMemoryRate : 0;
+  const double shown = !takes_turns ? 1 : p.is_residual ? 0.27 : 0;
+  return start + rounds * std::max(product + shown * store, memory) + (takes_turns ? store : 0);
 }
 
 /// Sums that a thread holds.
@@ -117,17 +134,21 @@ int64_t thread_sums(const ProductTile& t) {
   return t.rows * t.columns / 128 / (t.shared ? t.consumers : 1);
 }
 
-/// A thread holds at most 192 sums; where it sums chunks, it holds three sets.
+/// A thread holds at most 128 sums beside moments of their rows, 64 beside a part of the residual
+/// stream; where it sums chunks, it holds three sets.
 std::vector<ProductTile> candidates(const Product& p) {
-  const int64_t most_sums = p.is_chunked() ? 64 : 192;
+  const int64_t most_sums = p.is_residual ? 64 : 128;
   std::vector<ProductTile> result;
   const auto add = [&](const ProductTile& t) {
-    if (thread_sums(t) <= (t.split > 1 ? 192 : most_sums)) result.push_back(t);
+    const int64_t pass = pass_blocks(p, t);
+    const bool has_whole_groups = !p.is_residual || (pass % 4 == 0 && pass <= 12);
+    const int64_t most = !p.is_chunked() || t.split > 1 ? most_sums : p.is_residual ? 48 : 64;
+    if (has_whole_groups && thread_sums(t) <= most) result.push_back(t);
   };
   for (int64_t columns = 8; columns <= 256; columns += columns < 32 ? 8 : 16) {
     if (columns % p.unit != 0) continue;
     add({64, columns, 1, columns <= 64 ? 1 : 2, false});
-    if (p.can_split && columns % (8 * kChunks) == 0 && columns <= 128) {
+    if (p.can_split && columns % (p.unit * kChunks) == 0 && columns <= 128) {
       add({64, columns, 1, 1, true, kChunks});
       add({128, columns, 1, 2, true, kChunks});
     }
@@ -177,10 +198,11 @@ class TileLoss {
 /// The tiles with the least loss for all row counts together, where each further kernel, which has
 /// to be compiled and loaded, counts as a loss, too: the code and so the time grow with the sums.
 std::vector<Tile> product_tiles(const jit::KernelSpec& base, Use use) {
-  const auto kernel_loss = [&](const ProductTile& t) {
-    return (use == Use::kSeldom ? 0.6 : 0.3) * (0.5 + static_cast<double>(thread_sums(t)) / 136);
-  };
   const Product p = product_of(base);
+  const auto kernel_loss = [&](const ProductTile& t) {
+    const double code = 0.5 + static_cast<double>(thread_sums(t)) / 136;
+    return (use == Use::kSeldom ? 0.6 : 0.3) * code;
+  };
   const std::vector<ProductTile> tiles = candidates(p);
   const TileLoss loss(p, tiles);
   struct Choice {
@@ -229,11 +251,10 @@ std::vector<Tile> attention_tiles(const jit::KernelSpec& base) {
 bool has_sm90(const jit::KernelSpec& base) {
   const std::string& name = base.template_name();
   if (base.target().name != "sm_90a") return false;
-  if (name != "gemm" && name != "gemm_geglu" && name != "gemm_rope" && name != "attention") {
-    return false;
-  }
+  const bool has_heads = name == "gemm_rope" || name == "attention";
+  if (!has_heads && name != "gemm" && name != "gemm_geglu" && name != "gemm_residual") return false;
   if (word_param(base, "T") == "fp32") return false;
-  return name == "gemm" || name == "gemm_geglu" || int_param(base, "HEAD_DIM") == 64;
+  return !has_heads || int_param(base, "HEAD_DIM") == 64;
 }
 
 }  // namespace
@@ -253,7 +274,7 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max
                                     param("CLUSTER", t.cluster), param("CONSUMERS", t.consumers),
                                     yes_no("SHARED", t.shared),  param("STAGES", stage_count),
                                     param("SPIN_LIMIT", 0)};
-  if (base.template_name() == "gemm") params.push_back(param("SPLIT", t.split));
+  if (base.template_name() == "gemm" || p.is_residual) params.push_back(param("SPLIT", t.split));
   return {max_rows, std::move(params), rule, base.template_name() + std::string(kSuffix)};
 }
 

@@ -8,16 +8,17 @@
 
 namespace laya::model {
 
-/// The tile of gemm_sm90, gemm_rope_sm90 and gemm_geglu_sm90. `columns` counts rows of w: of a
-/// geglu tile, u and g.
+/// The tile of gemm_sm90, gemm_rope_sm90, gemm_geglu_sm90 and gemm_residual_sm90. `columns` counts
+/// rows of w: of a geglu tile, u and g.
 struct ProductTile {
   int64_t rows, columns, cluster, consumers;
   bool shared;        ///< the consumers share each tile; else they take tiles in turn
-  int64_t split = 1;  ///< blocks that split k: 1, or 4 for gemm_sm90 with K >= 2048
+  int64_t split = 1;  ///< blocks that split k: 1, or 4 for gemm and gemm_residual with K >= 2048
   bool operator==(const ProductTile&) const = default;
 };
 
-/// `base` names gemm, gemm_rope or gemm_geglu; the template of the tile is its sm90 version.
+/// `base` names gemm, gemm_rope, gemm_geglu or gemm_residual; the template of the tile is its sm90
+/// version.
 Tile product_tile(const jit::KernelSpec& base, const ProductTile& tile, int64_t max_rows);
 
 /// All tiles that product_tile() accepts, the one that should be fastest for `rows` rows first.

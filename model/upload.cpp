@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "model/convert.h"
+#include "model/fold_norm.h"
 #include "model/parallel.h"
 
 namespace laya::model {
@@ -26,12 +27,19 @@ bool is_packed(const Upload& upload) {
   return upload.matrix != nullptr && !upload.matrix->pack.variants.empty();
 }
 
-// Packing needs the whole matrix; everything else is cut to the size of a staging buffer.
+// Packing needs the whole matrix and folding whole rows; everything else is cut to the size of a
+// staging buffer.
+size_t most_elements(const Upload& upload) {
+  if (is_packed(upload)) return upload.elements();
+  const size_t most = kStagingBytes / static_cast<size_t>(size_of(upload.to));
+  const size_t row = upload.norm_weight.size();
+  return row == 0 ? most : std::max<size_t>(1, most / row) * row;
+}
+
 std::vector<Piece> cut(std::span<const Upload> uploads) {
   std::vector<Piece> pieces;
   for (const Upload& upload : uploads) {
-    const size_t most = is_packed(upload) ? upload.elements()
-                                          : kStagingBytes / static_cast<size_t>(size_of(upload.to));
+    const size_t most = most_elements(upload);
     for (size_t begin = 0; begin < upload.elements(); begin += most) {
       pieces.push_back({&upload, begin, std::min(most, upload.elements() - begin)});
     }
@@ -47,6 +55,24 @@ size_t largest_staged(const std::vector<Piece>& pieces) {
   size_t largest = 0;
   for (const Piece& piece : pieces) largest = std::max(largest, staged_bytes(piece));
   return largest;
+}
+
+// As convert(), with the norm of the upload folded into each row.
+std::optional<size_t> convert_rows(const Upload& upload, const std::byte* source, std::byte* target,
+                                   size_t count) {
+  const size_t columns = upload.norm_weight.size();
+  std::vector<float> row(columns);
+  auto* const floats = reinterpret_cast<std::byte*>(row.data());
+  for (size_t done = 0; done < count; done += columns) {
+    convert(source + done * static_cast<size_t>(size_of(upload.from)), upload.from, floats,
+            DType::kF32, columns);
+    fold_norm_weight(row, upload.norm_weight);
+    const auto bad =
+        convert(floats, DType::kF32, target + done * static_cast<size_t>(size_of(upload.to)),
+                upload.to, columns);
+    if (bad) return done + *bad;
+  }
+  return std::nullopt;
 }
 
 // What one thread works with.
@@ -83,7 +109,9 @@ class Lane {
   static Result<void> convert_piece(const Piece& piece, const std::byte* source,
                                     std::byte* target) {
     const Upload& upload = *piece.upload;
-    const auto bad = convert(source, upload.from, target, upload.to, piece.count);
+    const auto bad = upload.norm_weight.empty()
+                         ? convert(source, upload.from, target, upload.to, piece.count)
+                         : convert_rows(upload, source, target, piece.count);
     if (!bad) return {};
     return fail(ErrorKind::kBadInput,
                 "tensor '" + upload.name + "': element " + std::to_string(piece.begin + *bad) +

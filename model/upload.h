@@ -1,4 +1,5 @@
-// Moving host arrays to a device: converted, on the CPU packed, several at a time.
+// Moving host arrays to a device: converted, with norms folded in or, on the CPU, packed, several
+// at a time.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,8 @@ struct Upload {
   DType to = DType::kF32;
   const MatrixOp* matrix = nullptr;  ///< of the plan, if a gemm reads the array; else null
   size_t offset = 0;                 ///< in bytes, in the device storage
+  /// The weight of the norm to fold into each row of a matrix (fold_norm.h); empty: none is.
+  std::span<const float> norm_weight = {};
 
   size_t elements() const { return source.size() / static_cast<size_t>(size_of(from)); }
   /// Bytes at the device, packed if it is to be packed.

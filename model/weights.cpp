@@ -1,7 +1,11 @@
 #include "model/weights.h"
 
+#include <deque>
 #include <string>
 
+#include "model/convert.h"
+#include "model/fold_norm.h"
+#include "model/parallel.h"
 #include "model/rope_table.h"
 #include "model/upload.h"
 
@@ -13,11 +17,27 @@ constexpr size_t kAlign = 256;
 // Collects what to upload and where the address of each array has to be written afterwards.
 class Placer {
  public:
-  explicit Placer(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  Placer(const Checkpoint& checkpoint, bool folds_norms)
+      : checkpoint_(checkpoint), folds_norms_(folds_norms) {}
 
   void matrix(const void*& slot, const std::string& name, const MatrixOp& op) {
     const Tensor& tensor = checkpoint_.tensor(name);
     add(slot, {name, tensor.bytes, tensor.dtype, op.dtype, &op, 0});
+  }
+  /// A norm and the product behind it; `bias_name` is empty where neither has a bias.
+  void normed(NormWeights& norm, const std::string& norm_name, LinearWeights& linear,
+              const std::string& name, const std::string& bias_name, const MatrixOp& op) {
+    matrix(linear.weight, name, op);
+    if (!folds_norms_) {
+      fp32(norm.weight, norm_name + ".weight");
+      if (bias_name.empty()) return;
+      fp32(norm.bias, norm_name + ".bias");
+      return fp32(linear.bias, bias_name);
+    }
+    uploads_.back().norm_weight = keep(values_of(norm_name + ".weight"));
+    if (bias_name.empty()) return;
+    std::vector<float> bias = folded_bias(name, norm_name + ".bias", bias_name);
+    floats(linear.bias, bias_name, keep(std::move(bias)));
   }
   void table(const void*& slot, const std::string& name, DType to) {
     const Tensor& tensor = checkpoint_.tensor(name);
@@ -32,8 +52,9 @@ class Placer {
     matrix(linear.weight, prefix + ".weight", op);
     fp32(linear.bias, prefix + ".bias");
   }
-  void floats(const void*& slot, const std::string& name, const std::vector<float>& values) {
-    add(slot, {name, std::as_bytes(std::span(values)), DType::kF32, DType::kF32, nullptr, 0});
+  /// The values must stay valid until they are uploaded.
+  void floats(const void*& slot, const std::string& name, std::span<const float> values) {
+    add(slot, {name, std::as_bytes(values), DType::kF32, DType::kF32, nullptr, 0});
   }
 
   size_t bytes() const { return bytes_; }
@@ -52,7 +73,35 @@ class Placer {
     uploads_.push_back(std::move(upload));
   }
 
+  std::vector<float> values_of(const std::string& name) const {
+    const Tensor& tensor = checkpoint_.tensor(name);
+    std::vector<float> values(tensor.bytes.size() / static_cast<size_t>(size_of(tensor.dtype)));
+    convert(tensor.bytes.data(), tensor.dtype, reinterpret_cast<std::byte*>(values.data()),
+            DType::kF32, values.size());
+    return values;
+  }
+  std::vector<float> folded_bias(const std::string& name, const std::string& norm_bias_name,
+                                 const std::string& bias_name) const {
+    const Tensor& matrix = checkpoint_.tensor(name);
+    const std::vector<float> norm_bias = values_of(norm_bias_name);
+    std::vector<float> bias = values_of(bias_name);
+    const size_t columns = norm_bias.size();
+    const size_t row_bytes = columns * static_cast<size_t>(size_of(matrix.dtype));
+    parallel_for(bias.size(), 4, [&](size_t n) {
+      std::vector<float> row(columns);
+      convert(matrix.bytes.data() + n * row_bytes, matrix.dtype,
+              reinterpret_cast<std::byte*>(row.data()), DType::kF32, columns);
+      bias[n] += folded_norm_bias(row, norm_bias);
+    });
+    return bias;
+  }
+  std::span<const float> keep(std::vector<float> values) {
+    return kept_.emplace_back(std::move(values));
+  }
+
   const Checkpoint& checkpoint_;
+  const bool folds_norms_;
+  std::deque<std::vector<float>> kept_;  // until uploaded
   std::vector<Upload> uploads_;
   std::vector<const void**> slots_;
   size_t bytes_ = 0;
@@ -61,22 +110,32 @@ class Placer {
 void place_encoder_layer(Placer& placer, const Plan& plan, EncoderLayerWeights& layer,
                          size_t index) {
   const std::string prefix = "encoder.layers." + std::to_string(index);
-  if (index > 0) placer.fp32(layer.attn_norm, prefix + ".attn_norm.weight");
-  placer.matrix(layer.qkv, prefix + ".attn.Wqkv.weight", plan.qkv);
+  if (index == 0) {
+    placer.matrix(layer.qkv.weight, prefix + ".attn.Wqkv.weight", plan.qkv);
+  } else {
+    placer.normed(layer.attn_norm, prefix + ".attn_norm", layer.qkv, prefix + ".attn.Wqkv.weight",
+                  "", plan.qkv);
+  }
   placer.matrix(layer.attn_out, prefix + ".attn.Wo.weight", plan.attn_out);
-  placer.fp32(layer.mlp_norm, prefix + ".mlp_norm.weight");
-  placer.matrix(layer.mlp_in, prefix + ".mlp.Wi.weight", plan.mlp_in);
+  placer.normed(layer.mlp_norm, prefix + ".mlp_norm", layer.mlp_in, prefix + ".mlp.Wi.weight", "",
+                plan.mlp_in);
   placer.matrix(layer.mlp_out, prefix + ".mlp.Wo.weight", plan.mlp_out);
 }
 
 void place_head_layer(Placer& placer, const Plan& plan, HeadLayerWeights& layer, size_t index) {
   const std::string prefix = "head.layers." + std::to_string(index);
-  placer.norm(layer.norm1, prefix + ".norm1");
-  placer.norm(layer.norm2, prefix + ".norm2");
-  placer.matrix(layer.qkv.weight, prefix + ".self_attn.in_proj_weight", plan.head_qkv);
-  placer.fp32(layer.qkv.bias, prefix + ".self_attn.in_proj_bias");
+  const std::string qkv = prefix + ".self_attn.in_proj_weight";
+  const std::string qkv_bias = prefix + ".self_attn.in_proj_bias";
+  if (index == 0) {  // its norm is part of the encoder's last
+    placer.norm(layer.norm1, prefix + ".norm1");
+    placer.matrix(layer.qkv.weight, qkv, plan.head_qkv);
+    placer.fp32(layer.qkv.bias, qkv_bias);
+  } else {
+    placer.normed(layer.norm1, prefix + ".norm1", layer.qkv, qkv, qkv_bias, plan.head_qkv);
+  }
   placer.linear(layer.attn_out, prefix + ".self_attn.out_proj", plan.attn_out);
-  placer.linear(layer.mlp_in, prefix + ".linear1", plan.head_mlp_in);
+  placer.normed(layer.norm2, prefix + ".norm2", layer.mlp_in, prefix + ".linear1.weight",
+                prefix + ".linear1.bias", plan.head_mlp_in);
   placer.linear(layer.mlp_out, prefix + ".linear2", plan.head_mlp_out);
 }
 
@@ -119,7 +178,7 @@ Result<Weights> load_weights(const Checkpoint& checkpoint, const Plan& plan, jit
       one_base ? HostRopeTable{}
                : make_rope_table(config.sliding_theta, kHeadDim, config.max_positions);
   Weights weights;
-  Placer placer(checkpoint);
+  Placer placer(checkpoint, plan.folds_norms());
   place_all(placer, plan, config, weights);
   place_rope(placer, full, "full rope", weights.full_rope);
   if (!one_base) place_rope(placer, sliding, "sliding rope", weights.sliding_rope);

@@ -28,11 +28,9 @@ struct LinearWeights {
 };
 
 struct EncoderLayerWeights {
-  const void* attn_norm = nullptr;  ///< null in layer 0, which has none
-  const void* qkv = nullptr;
+  NormWeights attn_norm, mlp_norm;  ///< without bias; layer 0 has no attn_norm
+  LinearWeights qkv, mlp_in;        ///< without bias
   const void* attn_out = nullptr;
-  const void* mlp_norm = nullptr;
-  const void* mlp_in = nullptr;
   const void* mlp_out = nullptr;
 };
 
@@ -61,10 +59,10 @@ struct Weights {
   LinearWeights action_hidden, action_out;
 };
 
-/// Converts, packs and copies all tensors to `device`, several at a time, and returns when they are
-/// there. On the CPU it asks `engine` for the packing kernels of the plan.
-/// kBadInput: a value of the checkpoint has no finite value in the compute dtype (names the
-/// tensor). Whatever the engine and the device report otherwise.
+/// Converts, folds, packs and copies all tensors to `device`, several at a time, and returns when
+/// they are there. On the CPU it asks `engine` for the packing kernels of the plan. kBadInput: a
+/// value of the checkpoint has no finite value in the compute dtype (names the tensor). Whatever
+/// the engine and the device report otherwise.
 Result<Weights> load_weights(const Checkpoint& checkpoint, const Plan& plan, jit::Device& device,
                              jit::Engine& engine);
 

@@ -39,7 +39,9 @@ WorkspaceLayout::WorkspaceLayout(const Config& config, DType compute, const Shap
   output = place(output_bytes);
   x = floats(most_rows * d);
   a = typed(shape.tokens * d);
-  delta = typed(most_rows * d);
+  h = typed(most_rows * d);
+  moments = floats(most_rows * (d / 32) * 2);
+  scales = floats(most_rows);
   wide = typed(wide_elements(config, shape));
   gathered_x = floats(gathered * d);
   gathered_a = typed(gathered * d);

@@ -1,6 +1,7 @@
 #include "tools/bench_kernels_cuda.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <set>
 
@@ -40,16 +41,19 @@ double geglu(double u, double g) {
   return 0.5 * u * std::erfc(-u / std::sqrt(2.0)) * g;
 }
 
-enum class Epilogue : uint8_t { kNone, kBias, kBiasRelu, kRope, kGeglu };
+/// What a product ends with; all but the last begin with a norm. The last adds to its results and
+/// so comes last of all.
+enum class Epilogue : uint8_t { kBias, kBiasRelu, kRope, kGeglu, kResidual };
 
 struct ProductCase {
   Epilogue epilogue;
   int64_t n, k;  // columns of out and of a
+  model::Use use = model::Use::kSeldom;
   auto operator<=>(const ProductCase&) const = default;
 
   const char* name() const {
-    static constexpr const char* kNames[] = {"gemm", "gemm+bias", "gemm+bias+relu", "gemm_rope",
-                                             "gemm_geglu"};
+    static constexpr const char* kNames[] = {"gemm+bias", "gemm+bias+relu", "gemm_rope",
+                                             "gemm_geglu", "gemm_residual"};
     return kNames[static_cast<int>(epilogue)];
   }
   int64_t w_rows() const { return epilogue == Epilogue::kGeglu ? 2 * n : n; }
@@ -58,11 +62,11 @@ struct ProductCase {
       case Epilogue::kRope:
         return model::gemm_rope_op(target, dtype, n / (3 * kHeadDim), kHeadDim, k);
       case Epilogue::kGeglu: return model::gemm_geglu_op(target, dtype, n, k);
+      case Epilogue::kResidual: return model::gemm_residual_op(target, dtype, n, k, use);
       default:
         return model::gemm_op(
             target, dtype, n, k,
-            epilogue == Epilogue::kBiasRelu ? Activation::kRelu : Activation::kNone,
-            epilogue == Epilogue::kNone ? model::Use::kOften : model::Use::kSeldom);
+            epilogue == Epilogue::kBiasRelu ? Activation::kRelu : Activation::kNone, use);
     }
   }
 };
@@ -72,12 +76,12 @@ std::set<ProductCase> products_of(const std::vector<model::Config>& configs) {
   for (const model::Config& config : configs) {
     const int64_t d = config.hidden_size, f = config.intermediate_size;
     cases.insert({{Epilogue::kRope, 3 * d, d},
-                  {Epilogue::kNone, d, d},
+                  {Epilogue::kResidual, d, d, model::Use::kOften},
                   {Epilogue::kGeglu, f, d},
-                  {Epilogue::kNone, d, f},
+                  {Epilogue::kResidual, d, f, model::Use::kOften},
                   {Epilogue::kBias, 3 * d, d},
                   {Epilogue::kBiasRelu, 4 * d, d},
-                  {Epilogue::kBias, d, 4 * d}});
+                  {Epilogue::kResidual, d, 4 * d}});
   }
   return cases;
 }
@@ -89,7 +93,8 @@ std::string tile_text(const model::Variant& variant) {
     text += (text.empty() ? " tile " : ",") + std::to_string(model::int_param(variant.spec, name));
   }
   if (model::word_param(variant.spec, "SHARED") == "yes") text += ",shared";
-  const bool can_split = variant.spec.template_name() == "gemm_sm90";
+  const std::string& name = variant.spec.template_name();
+  const bool can_split = name == "gemm_sm90" || name == "gemm_residual_sm90";
   return text + (can_split && model::int_param(variant.spec, "SPLIT") > 1 ? ",split" : "");
 }
 
@@ -218,11 +223,10 @@ class KernelBench {
   Result<void> measure_product(const ProductCase& c, int64_t rows) {
     const std::vector<model::Variant> variants = variants_of(c, rows);
     if (variants.empty()) return {};
-    LAYA_ASSIGN(void* const positions,
-                gpu_.integers(std::vector<int32_t>(static_cast<size_t>(rows), 7)));
+    LAYA_ASSIGN(const RowInputs inputs, row_inputs(c, rows));
     std::vector<QueueRun> runs;
     for (const model::Variant& variant : variants) {
-      runs.push_back([&, this](size_t set) { return launch(c, variant, rows, set, positions); });
+      runs.push_back([&, this](size_t set) { return launch(c, variant, rows, set, inputs); });
     }
     const bool has_blas = gpu_.blas().has_value();
     if (has_blas) {
@@ -231,7 +235,7 @@ class KernelBench {
     }
     const int64_t elements = rows * c.k + c.w_rows() * c.k + rows * c.n;
     LAYA_ASSIGN(const auto times, gpu_.time_us(runs, static_cast<size_t>(elements * 2)));
-    if (has_blas) LAYA_TRY(check(c, variants.front(), rows, positions));
+    if (has_blas) LAYA_TRY(check(c, variants.front(), rows, inputs));
     const double flops = 2e-6 * static_cast<double>(rows * c.w_rows() * c.k);
     const auto reference =
         has_blas ? std::optional(flops / times.back().quantile(0.5)) : std::nullopt;
@@ -247,44 +251,81 @@ class KernelBench {
     return {};
   }
 
+  struct RowInputs {
+    void* positions;
+    void* scales;
+    void* moments;
+  };
+
+  /// Moments with which a norm changes nothing but the unit of fp16 (moments.cuh).
+  Result<RowInputs> row_inputs(const ProductCase& c, int64_t rows) {
+    RowInputs inputs{};
+    LAYA_ASSIGN(inputs.positions,
+                gpu_.integers(std::vector<int32_t>(static_cast<size_t>(rows), 7)));
+    std::vector<int32_t> moments(static_cast<size_t>(rows * (c.k / 16)), 0);
+    for (size_t i = 1; i < moments.size(); i += 2) {
+      moments[i] = std::bit_cast<int32_t>(32 * (1 - kEps));
+    }
+    LAYA_ASSIGN(inputs.moments, gpu_.integers(moments));
+    const float unit = gpu_.dtype() == DType::kF16 ? 16 : 1;
+    const std::vector<int32_t> scales(static_cast<size_t>(rows), std::bit_cast<int32_t>(unit));
+    if (rows >= 4096) {
+      LAYA_ASSIGN(inputs.scales, gpu_.integers(scales));
+    }
+    return inputs;
+  }
+
   Result<void> launch(const ProductCase& c, const model::Variant& variant, int64_t rows, size_t set,
-                      const void* positions) {
+                      const RowInputs& inputs) {
     const auto bytes = [](int64_t count) { return static_cast<size_t>(count * 2); };
     void* const a = gpu_.activations(set, bytes(rows * c.k));
     void* const w = gpu_.weights(set, bytes(c.w_rows() * c.k));
     void* const out = gpu_.results(set, bytes(rows * c.n));
-    void* const floats = gpu_.floats(0, bytes(2 * c.n));
     const auto count = static_cast<int32_t>(rows);
-    if (c.epilogue == Epilogue::kGeglu) return gpu_.launch(variant, rows, a, w, out, count);
-    if (c.epilogue == Epilogue::kRope) {
-      return gpu_.launch(variant, rows, a, w, floats, floats, positions, out, count);
+    if (c.epilogue == Epilogue::kResidual) {
+      void* const no_bias = nullptr;
+      void* const x = gpu_.floats(set, bytes(2 * rows * c.n));
+      return gpu_.launch(variant, rows, a, w, no_bias, x, x, out, inputs.moments, count);
     }
-    void* const bias = c.epilogue == Epilogue::kNone ? nullptr : floats;
-    return gpu_.launch(variant, rows, a, w, bias, out, count);
+    void* const floats = gpu_.floats(0, bytes(2 * c.n));
+    if (c.epilogue == Epilogue::kGeglu) {
+      return gpu_.launch(variant, rows, a, w, inputs.scales, inputs.moments, out, kEps, count);
+    }
+    if (c.epilogue == Epilogue::kRope) {
+      return gpu_.launch(variant, rows, a, w, floats, floats, inputs.positions, inputs.scales,
+                         inputs.moments, out, kEps, count);
+    }
+    return gpu_.launch(variant, rows, a, w, floats, inputs.scales, inputs.moments, out, kEps,
+                       count);
   }
 
   /// Our first rows against cuBLASLt's with the epilogue done here. Rotation is left to the tests.
   Result<void> check(const ProductCase& c, const model::Variant& variant, int64_t rows,
-                     const void* positions) {
+                     const RowInputs& inputs) {
     if (c.epilogue == Epilogue::kRope) return {};
     const int64_t some = std::min<int64_t>(rows, 8);
-    LAYA_TRY(launch(c, variant, rows, 0, positions));
+    const size_t x_bytes = static_cast<size_t>(rows * c.n) * 4;
+    LAYA_ASSIGN(const auto before, read_floats(gpu_.floats(0, x_bytes), some * c.n));
+    LAYA_TRY(launch(c, variant, rows, 0, inputs));
     LAYA_TRY(blas_run(rows, c.w_rows(), c.k)(0));
-    LAYA_ASSIGN(const auto ours, read(gpu_.results(0, 1), some * c.n));
+    LAYA_ASSIGN(auto ours, read(gpu_.results(0, 1), some * c.n));
     LAYA_ASSIGN(const auto theirs, read(gpu_.more_results(0, 1), some * c.w_rows()));
-    std::vector<float> bias(static_cast<size_t>(c.n));
-    LAYA_TRY(gpu_.copy_back(bias.data(), gpu_.floats(0, bias.size() * 4), bias.size() * 4));
+    LAYA_ASSIGN(const auto floats, read_floats(gpu_.floats(0, x_bytes), some * c.n));
+    const bool is_residual = c.epilogue == Epilogue::kResidual;
+    const double unit = gpu_.dtype() == DType::kF16 && !is_residual ? 16 : 1;
     double difference = 0, norm = 0;
     for (int64_t row = 0; row < some; ++row) {
       for (int64_t column = 0; column < c.n; ++column) {
-        double wanted = theirs[static_cast<size_t>(row * c.w_rows() + column)];
+        const auto at = static_cast<size_t>(row * c.n + column);
+        double wanted = theirs[static_cast<size_t>(row * c.w_rows() + column)] * unit;
         if (c.epilogue == Epilogue::kGeglu) {
-          wanted = geglu(wanted, theirs[static_cast<size_t>(row * c.w_rows() + c.n + column)]);
-        } else if (c.epilogue != Epilogue::kNone) {
-          wanted += bias[static_cast<size_t>(column)];
+          wanted =
+              geglu(wanted, theirs[static_cast<size_t>(row * c.w_rows() + c.n + column)] * unit);
+        } else if (!is_residual) {
+          wanted += floats[static_cast<size_t>(column)];
         }
         if (c.epilogue == Epilogue::kBiasRelu) wanted = std::max(wanted, 0.0);
-        const double error = ours[static_cast<size_t>(row * c.n + column)] - wanted;
+        const double error = (is_residual ? floats[at] - before[at] : ours[at]) - wanted;
         difference += error * error;
         norm += wanted * wanted;
       }
@@ -293,6 +334,12 @@ class KernelBench {
     if (std::sqrt(difference / norm) <= kLimit) return {};  // never true of NaN
     return fail(ErrorKind::kInternal,
                 variant.spec.to_string() + " and cuBLASLt differ by more than rounding");
+  }
+
+  Result<std::vector<float>> read_floats(const void* data, int64_t count) {
+    std::vector<float> values(static_cast<size_t>(count));
+    LAYA_TRY(gpu_.copy_back(values.data(), data, values.size() * 4));
+    return values;
   }
 
   Result<std::vector<float>> read(const void* data, int64_t count) {
@@ -371,17 +418,10 @@ class KernelBench {
     LAYA_ASSIGN(void* const ids, gpu_.integers(numbers));
     LAYA_ASSIGN(void* const types, gpu_.integers(std::vector<int32_t>(numbers.size(), 1)));
 
-    const model::Op add_norm = model::add_norm_op(target(), t, t, d, true);
-    LAYA_TRY(move("add_norm", add_norm, rows, d, 12 * size, [&](size_t set) {
-      void* const no_bias = nullptr;
-      return gpu_.launch(add_norm.choose(rows), rows, gpu_.floats(set, 4 * size),
-                         gpu_.activations(set, 2 * size), weight, no_bias,
-                         gpu_.results(set, 2 * size), kEps, count);
-    }));
-    LAYA_TRY(move("add_norm+bias", add_norm, rows, d, 12 * size, [&](size_t set) {
-      return gpu_.launch(add_norm.choose(rows), rows, gpu_.floats(set, 4 * size),
-                         gpu_.activations(set, 2 * size), weight, weight,
-                         gpu_.results(set, 2 * size), kEps, count);
+    const model::Op norm = model::layer_norm_op(target(), DType::kF32, d);
+    LAYA_TRY(move("layer_norm", norm, rows, d, 8 * size, [&](size_t set) {
+      return gpu_.launch(norm.choose(rows), rows, gpu_.floats(set, 4 * size), weight, weight,
+                         gpu_.results(set, 4 * size), kEps, count);
     }));
     const model::Op embed = model::embed_norm_op(target(), DType::kF16, t, d);
     LAYA_TRY(move("embed_norm", embed, rows, d, 8 * size, [&](size_t set) {
@@ -390,10 +430,9 @@ class KernelBench {
                          count);
     }));
     const model::Op last = model::final_norm_op(target(), t, d);
-    LAYA_TRY(move("final_norm", last, rows, d, 12 * size, [&](size_t set) {
-      return gpu_.launch(last.choose(rows), rows, gpu_.floats(set, 4 * size),
-                         gpu_.activations(set, 2 * size), weight, weight, types, weight, weight,
-                         gpu_.results(set, 2 * size), kEps, count);
+    LAYA_TRY(move("final_norm", last, rows, d, 10 * size, [&](size_t set) {
+      return gpu_.launch(last.choose(rows), rows, gpu_.floats(set, 4 * size), weight, weight, types,
+                         weight, weight, gpu_.results(set, 2 * size), kEps, count);
     }));
     const model::Op gather = model::gather_rows_op(target(), t, d);
     return move("gather_rows", gather, rows, d, 12 * size, [&](size_t set) {
@@ -441,8 +480,8 @@ class KernelBench {
 
 const std::vector<std::string>& cuda_kernel_names() {
   static const std::vector<std::string> names{
-      "gemm",     "gemm+bias",     "gemm+bias+relu", "gemm_rope",  "gemm_geglu", "attention",
-      "add_norm", "add_norm+bias", "embed_norm",     "final_norm", "gather_rows"};
+      "gemm+bias", "gemm+bias+relu", "gemm_rope",  "gemm_geglu", "gemm_residual",
+      "attention", "layer_norm",     "embed_norm", "final_norm", "gather_rows"};
   return names;
 }
 

@@ -14,8 +14,9 @@ namespace laya::jit {
 namespace cuda {
 namespace {
 
-/// More dynamic shared memory than this has to be asked for once per kernel and device.
-constexpr uint32_t kPlainShared = 48 * 1024;
+/// More shared memory than this, static and dynamic, has to be asked for once per kernel and
+/// device.
+constexpr int64_t kPlainShared = 48 * 1024;
 constexpr size_t kMaxMaps = 4;
 /// Compute capability of the first GPUs with programmatic dependent launch.
 constexpr int kFirstDependent = 90;
@@ -52,7 +53,8 @@ class CudaKernel final : public Kernel {
   /// Makes the kernel ready for launches on `device` with that much dynamic shared memory. Free
   /// once that has been done.
   Result<void> prepare(const CudaDevice& device, uint32_t dynamic_shared_bytes) const {
-    const Readiness wanted = dynamic_shared_bytes > kPlainShared ? kLargeShared : kLoaded;
+    const int64_t shared = attributes().static_shared_bytes + dynamic_shared_bytes;
+    const Readiness wanted = shared > kPlainShared ? kLargeShared : kLoaded;
     if (ready_[device.ordinal()].load(std::memory_order_acquire) >= wanted) return {};
     return make_ready(device, wanted);
   }

@@ -1,12 +1,10 @@
-// The step from the encoder to the decision head: x = LN(x + delta) * weight + type_table[type],
+// The step from the encoder to the decision head: x = LN(x) * weight + type_table[type],
 // then out = LN(x) * norm_weight + norm_bias, the first norm of the head.
 //
 //! entry final_norm
-//! param T      word  fp32 bf16              element type of delta and out
+//! param T      word  fp32 bf16              element type of out
 //! param D      int   8..65536 step 8        hidden size
-//! param DELTA  word  no yes                 whether delta is added (else it may be null)
 //! arg x            ptr   [rows, D] fp32, in and out
-//! arg delta        ptr   [rows, D] T
 //! arg weight       ptr   [D] fp32
 //! arg type_table   ptr   [3, D] fp32
 //! arg types        ptr   [rows] i32, each 0..2
@@ -19,19 +17,14 @@
 // Launch: any number of blocks, each with an equal share of the rows.
 #include "norm.h"
 
-extern "C" void final_norm(fp32* x, const T* delta, const fp32* weight, const fp32* type_table,
-                           const int* types, const fp32* norm_weight, const fp32* norm_bias, T* out,
-                           fp32 eps, int rows, Block block) {
+extern "C" void final_norm(fp32* x, const fp32* weight, const fp32* type_table, const int* types,
+                           const fp32* norm_weight, const fp32* norm_bias, T* out, fp32 eps,
+                           int rows, Block block) {
   const Range range = share_of(rows, block.x, block.nx);
   for (long long row = range.begin; row < range.end; ++row) {
     fp32* x_row = x + row * D;
     const fp32* type = type_table + static_cast<long long>(types[row]) * D;
     T* out_row = out + row * D;
-    if constexpr (DELTA == DELTA_yes) {
-      const T* delta_row = delta + row * D;
-      for_vectors<D>(
-          [&](int i, auto n) { store(x_row + i, load(x_row + i, n) + load(delta_row + i, n), n); });
-    }
     const Moments encoder = moments_of<D>(x_row, eps);
     for_vectors<D>([&](int i, auto n) {
       const Vec value = normalize(load(x_row + i, n), encoder) * load(weight + i, n);

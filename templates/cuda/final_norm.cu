@@ -1,16 +1,15 @@
-// The step from the encoder to the decision head: x = LN(x + delta) * weight + type_table[type],
+// The step from the encoder to the decision head: x = LN(x) * weight + type_table[type],
 // which becomes the head's residual stream, and out = LN(x) * norm_weight + norm_bias, the input
 // of the head's first layer.
 //
 //! entry  final_norm
 //! launch dependent
-//! param  T           word  fp32 bf16 fp16        elements of delta and out
+//! param  T           word  fp32 bf16 fp16        elements of out
 //! param  D           int   8..16384 step 8       columns
 //! param  ROW_THREADS int   32..512 step 32       tile: threads of one row, a power of two
 //! param  ROWS        int   1..16                 tile: rows of a block
 //!
 //! arg    x           ptr                         [rows, D] fp32, replaced
-//! arg    delta       ptr                         [rows, D] T
 //! arg    weight      ptr                         [D] fp32
 //! arg    type_table  ptr                         [3, D] fp32
 //! arg    types       ptr                         [rows] i32, rows of type_table
@@ -28,9 +27,8 @@
 constexpr int kThreads = ROWS * ROW_THREADS;
 
 extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
-    final_norm(float* x, const T* delta, const float* weight, const float* type_table,
-               const int* types, const float* norm_weight, const float* norm_bias, T* out,
-               float eps, int rows) {
+    final_norm(float* x, const float* weight, const float* type_table, const int* types,
+               const float* norm_weight, const float* norm_bias, T* out, float eps, int rows) {
   let_next_kernel_start();
   wait_for_kernels_before();
   const int row = blockIdx.x * ROWS + threadIdx.x / ROW_THREADS;
@@ -39,8 +37,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
   const float* type = type_table + static_cast<long long>(inside ? types[row] : 0) * D;
 
   NormRow<D, ROW_THREADS> values;
-  values.for_each(
-      [&](int column, Float8& v) { v = add(load8(x + at + column), load8(delta + at + column)); });
+  values.for_each([&](int column, Float8& v) { v = load8(x + at + column); });
   values.normalize(eps);
   values.for_each([&](int column, Float8& v) {
     v = scale_and_add(v, load8(weight + column), load8(type + column));

@@ -1,5 +1,6 @@
-// out = act(a * w^T + bias): a linear layer. Accumulated in fp32; fp32 operands are multiplied in
-// true fp32, 16-bit ones on tensor cores.
+// out = act(s * (a * w^T) + bias): a linear layer, after a norm if there are moments of the rows of
+// a (moments.cuh), else with s = 1. Accumulated in fp32; fp32 operands are multiplied in true fp32,
+// 16-bit ones on tensor cores.
 //
 //! entry  gemm
 //! launch dependent
@@ -16,13 +17,17 @@
 //! arg    a      ptr                              [rows, K] T
 //! arg    w      ptr                              [N, K] T
 //! arg    bias   ptr                              [N] fp32, or null: none is added
+//! arg    scales  ptr                             [rows] fp32, or null: from moments
+//! arg    moments ptr                             [rows, K / 32, 2] fp32, or null; K % 32 == 0
 //! arg    out    ptr                              [rows, N] T
+//! arg    eps    f32                              added to the variance
 //! arg    rows   i32                              may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes.
 // Launch: grid.x = ceil(rows / BM) * ceil(N / BN), block.x = 32 * (BM / WM) * (BN / WN).
 // Dynamic shared memory: max(STAGES * (BM + BN) * 128, BM * (BN + 8) * 4) bytes.
 #include "gelu.cuh"
+#include "moments.cuh"
 #include "product_tile.cuh"
 
 using Shape = TileShape<BM, BN, WM, WN, STAGES>;
@@ -34,7 +39,8 @@ __device__ inline float activate(float x) {
 }
 
 extern "C" __global__ void __launch_bounds__(Shape::kThreads)
-    gemm(const T* a, const T* w, const float* bias, T* out, int rows) {
+    gemm(const T* a, const T* w, const float* bias, const float* scales, const float* moments,
+         T* out, float eps, int rows) {
   extern __shared__ __align__(128) unsigned char shared[];
   constexpr int kUnits = BN / 8;  // 8 columns of one row are one thread's work
   static_assert(Shape::kThreads % kUnits == 0, "a thread keeps its columns");
@@ -46,6 +52,8 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
   const float* sums =
       product_tile<T, Shape, N, K, 1>(a + static_cast<long long>(m0) * K, tile_rows,
                                       w + static_cast<long long>(n0) * K, n0, shared);
+  const float* row_scales =
+      tile_scales<BM, Shape::kThreads>(RowNorms<T, K>{scales, moments, eps}, m0, tile_rows);
 
   const int column = threadIdx.x % kUnits * 8;
   if (N % BN != 0 && n0 + column >= N) return;
@@ -54,7 +62,9 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
   for (int row = threadIdx.x / kUnits; row < tile_rows; row += Shape::kThreads / kUnits) {
     Float8 x = load8(sums + row * Shape::kPitch + column);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) x.v[i] = activate(x.v[i] + offset.v[i]);
+    for (int i = 0; i < 8; ++i) {
+      x.v[i] = activate(__fmaf_rn(x.v[i], row_scales[row], offset.v[i]));
+    }
     store8(out + static_cast<long long>(m0 + row) * N + n0 + column, x);
   }
 }

@@ -1,5 +1,7 @@
-// out = gelu(u) * g with u = a * w[:N]^T and g = a * w[N:]^T: the first half of ModernBERT's MLP in
-// one kernel. u and g stay in fp32 until the product is rounded. GELU is exact (erf).
+// out = gelu(u) * g with u = s * (a * w[:N]^T) and g = s * (a * w[N:]^T): the first half of
+// ModernBERT's MLP in one kernel, with the norm before it if there are moments of the rows of a
+// (moments.cuh), else with s = 1. u and g stay in fp32 until the product is rounded. GELU is exact
+// (erf).
 //
 //! entry  gemm_geglu
 //! launch dependent
@@ -14,19 +16,24 @@
 //!
 //! arg    a      ptr                              [rows, K] T
 //! arg    w      ptr                              [2N, K] T: u's rows, then g's
+//! arg    scales  ptr                             [rows] fp32, or null: from moments
+//! arg    moments ptr                             [rows, K / 32, 2] fp32, or null; K % 32 == 0
 //! arg    out    ptr                              [rows, N] T
+//! arg    eps    f32                              added to the variance
 //! arg    rows   i32                              may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes.
 // Launch: grid.x = ceil(rows / BM) * ceil(2N / BN), block.x = 32 * (BM / WM) * (BN / WN).
 // Dynamic shared memory: max(STAGES * (BM + BN) * 128, BM * (BN + 8) * 4) bytes.
 #include "gelu.cuh"
+#include "moments.cuh"
 #include "product_tile.cuh"
 
 using Shape = TileShape<BM, BN, WM, WN, STAGES>;
 
 extern "C" __global__ void __launch_bounds__(Shape::kThreads)
-    gemm_geglu(const T* a, const T* w, T* out, int rows) {
+    gemm_geglu(const T* a, const T* w, const float* scales, const float* moments, T* out, float eps,
+               int rows) {
   extern __shared__ __align__(128) unsigned char shared[];
   constexpr int kColumns = BN / 2;      // of out
   constexpr int kUnits = kColumns / 8;  // 8 columns of one row are one thread's work
@@ -39,6 +46,8 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
   const float* sums =
       product_tile<T, Shape, N, K, 2>(a + static_cast<long long>(m0) * K, tile_rows,
                                       w + static_cast<long long>(n0) * K, n0, shared);
+  const float* row_scales =
+      tile_scales<BM, Shape::kThreads>(RowNorms<T, K>{scales, moments, eps}, m0, tile_rows);
 
   const int column = threadIdx.x % kUnits * 8;
   if (N % kColumns != 0 && n0 + column >= N) return;
@@ -47,7 +56,8 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
     Float8 u = load8(sums + row * Shape::kPitch + column);
     const Float8 g = load8(sums + row * Shape::kPitch + kColumns + column);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) u.v[i] = gelu(u.v[i]) * g.v[i];
+    for (int i = 0; i < 8; ++i)
+      u.v[i] = gelu(u.v[i] * row_scales[row]) * (g.v[i] * row_scales[row]);
     store8(out + static_cast<long long>(m0 + row) * N + n0 + column, u);
   }
 }

@@ -1,5 +1,6 @@
-// out = gelu(u) * g with u = a * w[:N]^T and g = a * w[N:]^T, as gemm_geglu, for 16-bit elements on
-// Hopper. product_sm90.cuh says how the product works; a thread holds u and g of the same columns.
+// out = gelu(u) * g with u = s * (a * w[:N]^T) and g = s * (a * w[N:]^T), as gemm_geglu, for 16-bit
+// elements on Hopper. product_sm90.cuh says how the product works; a thread holds u and g of the
+// same columns.
 //
 //! entry  gemm_geglu_sm90
 //! launch dependent
@@ -16,25 +17,35 @@
 //!
 //! arg    a          map T rows K BM 64           [rows, K] T
 //! arg    w          map T 2*N K BN 64            [2N, K] T: u's rows, then g's
+//! arg    scales     ptr                          [rows] fp32, or null: from moments
+//! arg    moments    ptr                          [rows, K / 32, 2] fp32, or null; K % 32 == 0
 //! arg    out        ptr                          [rows, N] T
+//! arg    eps        f32                          added to the variance
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
-// All pointers are aligned to 16 bytes. BN <= 128; rows of one consumer times BN <= 128 * 96, for
-// K >= 2048 a third.
+// All pointers are aligned to 16 bytes. BN <= 128; rows of one consumer times BN <= 128 * 64, for
+// K >= 2048 half of it.
 // Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / BN) * CLUSTER, or fewer in multiples of
 // CLUSTER: best as many as there are multiprocessors; block.x = 128 * (CONSUMERS + 1).
 // Dynamic shared memory: STAGES * ((BM + 2 * BN) * 128 + 16) + CONSUMERS * 1024 * (b | 1) bytes,
 // where b = BN / 8, halved if it is even and above 12.
 #include "fast_gelu.cuh"
+#include "moments.cuh"
 #include "product_sm90.cuh"
 
 using Shape = ProductShape<BM, BN, 2, CLUSTER, CONSUMERS, SHARED, 1, STAGES>;
 using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
 using Writer = WarpWriter<T, BN>;
 using Tiles = TileList<Shape, BN, N>;
+using Scales = FragmentScales<T, K, Shape::kGroupRows / 64>;
 
-__device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums, T* out,
-                                  int first_row, int first_column, int rows) {
+__device__ inline float geglu(float u, float g, float scale) {
+  return fast_gelu(u * scale) * (g * scale);
+}
+
+__device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums,
+                                  const Scales& scales, T* out, int first_row, int first_column,
+                                  int rows) {
 #pragma unroll
   for (int i = 0; i < Shape::kGroupRows / 64; ++i) {
     const int row = first_row + i * 64 + threadIdx.x % 128 / 32 * 16;
@@ -44,8 +55,9 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
       for (int block = 0; block < Writer::kBlocks; ++block) {
         const float* u = &sums[i][(pass * Writer::kBlocks + block) * 4];
         const float* g = u + BN / 2;
-        writer.put(block, pack2<T>(fast_gelu(u[0]) * g[0], fast_gelu(u[1]) * g[1]),
-                   pack2<T>(fast_gelu(u[2]) * g[2], fast_gelu(u[3]) * g[3]));
+        const float low = scales.low(i), high = scales.high(i);
+        writer.put(block, pack2<T>(geglu(u[0], g[0], low), geglu(u[1], g[1], low)),
+                   pack2<T>(geglu(u[2], g[2], high), geglu(u[3], g[3], high)));
       }
       writer.store<N>(out, row, first_column + pass * Writer::kBlocks * 8, rows);
     }
@@ -54,11 +66,13 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Shape::kThreads, 1)
     gemm_geglu_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
-                    T* out, int rows) {
+                    const float* scales, const float* moments, T* out, float eps, int rows) {
+  Scales row_scales({scales, moments, eps});
   run_product<Pipeline, Writer>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * N; },
-      [](const TilePosition&, int) {},
+      [&](const TilePosition&, int row) { row_scales.load(row, rows); },
       [&](const Writer& writer, const TilePosition& tile, int row, const Pipeline::Sums& sums) {
-        store_tile(writer, sums, out, row, tile.column, rows);
+        row_scales.finish();
+        store_tile(writer, sums, row_scales, out, row, tile.column, rows);
       });
 }

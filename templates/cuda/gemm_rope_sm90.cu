@@ -1,7 +1,7 @@
-// qkv = a * w^T with rotary position embedding on q and k, as gemm followed by rope, for 16-bit
-// elements and heads of 64 on Hopper. product_sm90.cuh says how the product works; tiles hold whole
-// heads, so that a thread has both elements that are rotated with each other. Computed in fp32 and
-// rounded once.
+// qkv = s * (a * w^T) with rotary position embedding on q and k, as gemm followed by rope, for
+// 16-bit elements and heads of 64 on Hopper. product_sm90.cuh says how the product works; tiles
+// hold whole heads, so that a thread has both elements that are rotated with each other. Computed
+// in fp32 and rounded once.
 //
 //! entry  gemm_rope_sm90
 //! launch dependent
@@ -22,12 +22,16 @@
 //! arg    cos        ptr                          [P, HEAD_DIM / 2] fp32
 //! arg    sin        ptr                          [P, HEAD_DIM / 2] fp32
 //! arg    positions  ptr                          [rows] i32, rows of cos and sin; of the host
+//! arg    scales     ptr                          [rows] fp32, or null: from moments
+//! arg    moments    ptr                          [rows, K / 32, 2] fp32, or null; K % 32 == 0
 //! arg    qkv        ptr                          [rows, 3 * HEADS * HEAD_DIM] T, written
+//! arg    eps        f32                          added to the variance
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns, a multiple of 64 up to
-// 256; rows of one consumer times C <= 128 * 192, for K >= 2048 a third.
+// 256; rows of one consumer times C <= 128 * 128, for K >= 2048 half of it.
 // Launch and dynamic shared memory: as gemm_sm90, with N = 3 * HEADS * HEAD_DIM.
+#include "moments.cuh"
 #include "product_sm90.cuh"
 
 constexpr int N = 3 * HEADS * HEAD_DIM;
@@ -36,6 +40,7 @@ using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, 1, STAGE
 using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
 using Writer = WarpWriter<T, Shape::kColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
+using Scales = FragmentScales<T, K, Shape::kGroupRows / 64>;
 static_assert(Shape::kColumns % HEAD_DIM == 0, "tiles hold whole heads");
 
 /// In the rotate-half convention: with x = [x1, x2] the halves of a head,
@@ -78,8 +83,9 @@ __device__ inline void rotate_heads(float (&sums)[Shape::kColumns / 2], int half
   }
 }
 
-__device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums, T* qkv,
-                                  int first_row, int first_column, int rows) {
+__device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums,
+                                  const Scales& scales, T* qkv, int first_row, int first_column,
+                                  int rows) {
 #pragma unroll
   for (int i = 0; i < Shape::kGroupRows / 64; ++i) {
     const int row = first_row + i * 64 + threadIdx.x % 128 / 32 * 16;
@@ -88,7 +94,8 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
 #pragma unroll
       for (int block = 0; block < Writer::kBlocks; ++block) {
         const float* x = &sums[i][(pass * Writer::kBlocks + block) * 4];
-        writer.put(block, pack2<T>(x[0], x[1]), pack2<T>(x[2], x[3]));
+        const float low = scales.low(i), high = scales.high(i);
+        writer.put(block, pack2<T>(x[0] * low, x[1] * low), pack2<T>(x[2] * high, x[3] * high));
       }
       writer.store<N>(qkv, row, first_column + pass * Writer::kBlocks * 8, rows);
     }
@@ -97,10 +104,12 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Shape::kThreads, 1)
     gemm_rope_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
-                   const float* cos, const float* sin, const int* positions, T* qkv, int rows) {
+                   const float* cos, const float* sin, const int* positions, const float* scales,
+                   const float* moments, T* qkv, float eps, int rows) {
   // Where registers allow, the angles come during the product; else they would hold up the end.
   constexpr bool kEarly = Shape::kGroupRows == 64;
   Angles early[2];
+  Scales row_scales({scales, moments, eps});
   const int lane_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
   run_product<Pipeline, Writer>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
@@ -109,6 +118,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
           early[0].load(cos, sin, positions, row + lane_row, rows);
           early[1].load(cos, sin, positions, row + lane_row + 8, rows);
         }
+        row_scales.load(row, rows);
       },
       [&](const Writer& writer, const TilePosition& tile, int row, Pipeline::Sums& sums) {
 #pragma unroll
@@ -122,6 +132,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
             rotate_heads(sums[block], half, late, tile.column);
           }
         }
-        store_tile(writer, sums, qkv, row, tile.column, rows);
+        row_scales.finish();
+        store_tile(writer, sums, row_scales, qkv, row, tile.column, rows);
       });
 }

@@ -85,25 +85,3 @@ class NormRow {
 
   Float8 values_[kSteps];
 };
-
-/// x * y + z, element by element.
-__device__ inline Float8 scale_and_add(const Float8& x, const Float8& y, const Float8& z) {
-  Float8 result;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) result.v[i] = __fmaf_rn(x.v[i], y.v[i], z.v[i]);
-  return result;
-}
-
-__device__ inline Float8 scale(const Float8& x, const Float8& y) {
-  Float8 result;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) result.v[i] = x.v[i] * y.v[i];
-  return result;
-}
-
-__device__ inline Float8 add(const Float8& x, const Float8& y) {
-  Float8 result;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) result.v[i] = x.v[i] + y.v[i];
-  return result;
-}

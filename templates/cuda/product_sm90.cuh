@@ -1,4 +1,4 @@
-// The matrix product of gemm_sm90, gemm_rope_sm90 and gemm_geglu_sm90, all but the epilogue: blocks
+// The matrix product of the templates gemm*_sm90, all but the epilogue: blocks
 // stay for the whole product and work through a list of tiles. One thread of the last warpgroup,
 // the producer, copies slabs of 64 k of both operands into a ring of slots. The consumers, the
 // other warpgroups, either take tiles in turn, so that one multiplies while the other finishes and
@@ -80,7 +80,11 @@ class TileList {
   int rows_;
 };
 
-template <class Elem, class Tile, int K, int SpinLimit>
+/// EXTRA: boxes of BM rows and 128 bytes that the epilogue of a tile reads. Unless a block has one
+/// tile, they come through the ring, behind the slabs: an ordinary load would wait for the copies
+/// that are on their way, which takes microseconds. Not where blocks share w: one of them could be
+/// done with its box and arrive at a slot that the other has not yet left.
+template <class Elem, class Tile, int K, int SpinLimit, int EXTRA = 0>
 class ProductPipeline {
  public:
   using Shape = Tile;
@@ -95,6 +99,11 @@ class ProductPipeline {
   static constexpr bool kFitsRing = Shape::kTurns == 1 && Shape::kCluster == 1 &&
                                     Shape::kStages == (Shape::kSplit > 1 ? kChunkSlabs : kSlabs);
   static constexpr int kProducers = kFitsRing ? 4 : 1;
+  static constexpr int kSlotBoxes = Shape::kSlotBytes / Shape::kBytesA;
+  static constexpr int kExtraSlots = kFitsRing || Shape::kSplit * Shape::kCluster > 1
+                                         ? 0
+                                         : (EXTRA + kSlotBoxes - 1) / kSlotBoxes;
+  static constexpr int kTileSlots = kSlabs + kExtraSlots;
 
   /// Shared memory: the slots, what the blocks that split k send each other, the barriers.
   static constexpr u32 kExchangeBytes = Shape::kSplit > 1 ? Shape::kRows* Shape::kColumns * 4 : 0;
@@ -125,10 +134,11 @@ class ProductPipeline {
     if constexpr (Shape::kCluster > 1) sync_cluster();
   }
 
-  /// The work of one producer, a thread. `w_row(tile, part)` is the row of w where a part begins.
-  template <class Tiles, class WRow>
+  /// The work of one producer, a thread. `w_row(tile, part)` is the row of w where a part begins;
+  /// `load_extra(tile, box, to, barrier)` starts the copy of an extra box.
+  template <class Tiles, class WRow, class LoadExtra>
   __device__ void produce(int producer, const TensorMap& a, const TensorMap& w, const Tiles& tiles,
-                          const WRow& w_row) {
+                          const WRow& w_row, const LoadExtra& load_extra) {
     const u32 rank = Shape::kCluster > 1 ? cluster_rank() : 0;
     const int first_slab = this->first_slab(), slabs = this->slabs();
     const auto load_w = [&](const TilePosition& tile, int slab) {
@@ -171,19 +181,29 @@ class ProductPipeline {
           next_slot();
         }
       }
+#pragma unroll 1
+      for (int first = 0; first < kExtraSlots * kSlotBoxes; first += kSlotBoxes, next_slot()) {
+        const int boxes = min(kSlotBoxes, EXTRA - first);
+        wait_phase<SpinLimit>(empty(slot_), parity_ ^ 1);
+        expect_bytes(full(slot_), boxes * Shape::kBytesA);
+        for (int i = 0; i < boxes; ++i) {
+          load_extra(tile, first + i, slot_address(slot_) + i * Shape::kBytesA, full(slot_));
+        }
+      }
     }
   }
 
-  /// The work of one consumer, a warpgroup: `store_tile(tile, first_row, sums)` gets the sums of
-  /// the rows from first_row on; `begin_tile(tile, first_row)` comes before the product.
-  template <class Tiles, class BeginTile, class StoreTile>
+  /// The work of one consumer, a warpgroup: `begin_tile(tile, first_row)` comes before the product
+  /// of the rows from first_row on; `store_tile(tile, first_row, sums)` gets its sums. In between
+  /// `take_extra(rows, box_address)` reads the extra boxes, box_address(box), from row `rows` on.
+  template <class Tiles, class BeginTile, class TakeExtra, class StoreTile>
   __device__ void consume(const Tiles& tiles, const BeginTile& begin_tile,
-                          const StoreTile& store_tile) {
+                          const TakeExtra& take_extra, const StoreTile& store_tile) {
     const int group = warp_index() / 4;
     const int turn = group % Shape::kTurns, row = group / Shape::kTurns * Shape::kGroupRows;
     Sums sums;
     TilePosition tile;
-    advance(turn * kSlabs);
+    advance(turn * kTileSlots);
     for (int index = turn; tiles.get(index, tile); index += Shape::kTurns) {
       begin_tile(tile, tile.row + row);
       if (index > 0) wait_for_turn(turn);
@@ -192,6 +212,8 @@ class ProductPipeline {
       } else {
         multiply_tile(row, sums);
       }
+      const int extra = slot_;
+      if constexpr (kExtraSlots > 0) wait_for_extra();
       TilePosition next;
       if (tiles.get(index + 1, next)) {
         pass_turn((turn + 1) % Shape::kTurns);
@@ -199,7 +221,10 @@ class ProductPipeline {
           for (int slot = 0; slot < Shape::kStages; ++slot) release(slot);
         }
       }
-      advance((Shape::kTurns - 1) * kSlabs);
+      if constexpr (kExtraSlots > 0) {
+        take_slots(extra, [&](const auto& box_address) { take_extra(row, box_address); });
+      }
+      advance((Shape::kTurns - 1) * kTileSlots);
       store_tile(tile, tile.row + row, sums);
     }
   }
@@ -214,6 +239,26 @@ class ProductPipeline {
   }
   __device__ static void pass_turn(int turn) {
     if constexpr (Shape::kTurns > 1) asm volatile("bar.arrive %0, 256;" ::"r"(1 + turn) : "memory");
+  }
+
+  /// Waits for the extra boxes of a tile, the next slots in the ring. Before the turn is passed:
+  /// who has it next may come to these slots again, where it must not take this phase for the next.
+  __device__ void wait_for_extra() {
+#pragma unroll
+    for (int i = 0; i < kExtraSlots; ++i, next_slot()) wait_phase<SpinLimit>(full(slot_), parity_);
+  }
+
+  /// Frees the slots of the extra boxes, from slot `first` on, when they have been read.
+  template <class Take>
+  __device__ void take_slots(int first, const Take& take) const {
+    const auto slot = [&](int i) { return (first + i) % Shape::kStages; };
+    take([&](int box) {
+      return slot_address(slot(box / kSlotBoxes)) + box % kSlotBoxes * Shape::kBytesA;
+    });
+    fence_async_proxy();  // else a copy could overwrite what is still to be read
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kExtraSlots; ++i) release(slot(i));
   }
 
   /// The product of the next tile in the ring, from `row` of the tile on. Chunks take turns with
@@ -390,12 +435,21 @@ class ProductPipeline {
   u32 parity_ = 0;  ///< of the ring's current round
 };
 
+/// A product whose epilogue reads nothing but sums, or what it loads itself.
+struct NoExtra {
+  __device__ void load(const TilePosition&, int, u32, u32) const {}
+  template <class BoxAddress>
+  __device__ void take(int, const BoxAddress&) {}
+};
+
 /// The whole kernel; what a product does with its sums is in `begin_tile(tile, first_row)`,
-/// `store_tile(writer, tile, first_row, sums)` and `w_row(tile, part)`, see ProductPipeline.
-template <class Pipeline, class Writer, class Tiles, class WRow, class BeginTile, class StoreTile>
+/// `store_tile(writer, tile, first_row, sums)` and `w_row(tile, part)`, and what it adds to them in
+/// extra.load() and extra.take(), see ProductPipeline.
+template <class Pipeline, class Writer, class Tiles, class WRow, class BeginTile, class StoreTile,
+          class Extra = NoExtra>
 __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                                    const WRow& w_row, const BeginTile& begin_tile,
-                                   const StoreTile& store_tile) {
+                                   const StoreTile& store_tile, Extra&& extra = {}) {
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr int kConsumers = Pipeline::Shape::kConsumers;
   const u32 base = shared_window_address(shared);
@@ -405,14 +459,20 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
     const int producer = warp_index() - kConsumers * 4;
     if (threadIdx.x % 32 == 0 && producer < Pipeline::kProducers) {
       if (producer == 0) let_next_kernel_start();
-      pipeline.produce(Pipeline::kProducers == 1 ? 0 : producer, a, w, tiles, w_row);
+      pipeline.produce(Pipeline::kProducers == 1 ? 0 : producer, a, w, tiles, w_row,
+                       [&](const TilePosition& tile, int box, u32 to, u32 barrier) {
+                         extra.load(tile, box, to, barrier);
+                       });
     }
   } else {
     if constexpr (kConsumers == 2) grow_registers<232>();
     const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
-    pipeline.consume(tiles, begin_tile, [&](const TilePosition& tile, int row, auto& sums) {
-      store_tile(writer, tile, row, sums);
-    });
+    pipeline.consume(
+        tiles, begin_tile,
+        [&](int rows, const auto& box_address) { extra.take(rows, box_address); },
+        [&](const TilePosition& tile, int row, auto& sums) {
+          store_tile(writer, tile, row, sums);
+        });
   }
   pipeline.finish();
 }

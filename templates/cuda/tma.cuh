@@ -11,8 +11,8 @@
 
 #include "types.cuh"
 
-/// A CUtensorMap, passed by value as `const __grid_constant__ TensorMap`. Boxes of 64 elements of
-/// 16 bits a row, 128-byte swizzle: 16-byte chunk c of row r lies at chunk c ^ (r % 8) of row r,
+/// A CUtensorMap, passed by value as `const __grid_constant__ TensorMap`. Boxes of 128 bytes a row,
+/// 128-byte swizzle: 16-byte chunk c of row r lies at chunk c ^ (r % 8) of row r,
 /// for a box that begins at a multiple of 1,024 bytes.
 struct alignas(64) TensorMap {
   unsigned char opaque[128];
@@ -107,8 +107,8 @@ __device__ inline void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// Makes this thread's ordinary writes to shared memory visible to tensor cores and copies; a
-/// barrier with the thread that starts those must follow.
+/// Puts this thread's ordinary reads and writes of shared memory before what tensor cores and
+/// copies do to it; a barrier with the thread that starts those must follow.
 __device__ inline void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -142,6 +142,17 @@ __device__ inline void load4_shared(u32 from, float* x) {
                : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
                : "r"(from)
                : "memory");
+}
+
+/// Elements (row, 2t) and (row, 2t + 1) of a box of fp32, 32 a row, with the swizzle of a
+/// TensorMap.
+__device__ inline float2 load2_from_box(u32 box, int row, int t) {
+  float2 x;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(x.x), "=f"(x.y)
+               : "r"(box + row * 128 + (t / 2 ^ row % 8) * 16 + t % 2 * 8)
+               : "memory");
+  return x;
 }
 
 /// A barrier of all threads of the cluster. Publishes nothing but what publish_barriers() does.

@@ -115,3 +115,32 @@ __device__ inline void store8(Elem* to, const Float8& x) {
       make_uint4(pack2<Elem>(x.v[0], x.v[1]), pack2<Elem>(x.v[2], x.v[3]),
                  pack2<Elem>(x.v[4], x.v[5]), pack2<Elem>(x.v[6], x.v[7]));
 }
+
+/// x * y + z, element by element.
+__device__ inline Float8 scale_and_add(const Float8& x, const Float8& y, const Float8& z) {
+  Float8 result;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) result.v[i] = __fmaf_rn(x.v[i], y.v[i], z.v[i]);
+  return result;
+}
+
+__device__ inline Float8 scale(const Float8& x, const Float8& y) {
+  Float8 result;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) result.v[i] = x.v[i] * y.v[i];
+  return result;
+}
+
+__device__ inline Float8 add(const Float8& x, const Float8& y) {
+  Float8 result;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) result.v[i] = x.v[i] + y.v[i];
+  return result;
+}
+
+__device__ inline Float8 scale(const Float8& x, float y) {
+  Float8 result;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) result.v[i] = x.v[i] * y;
+  return result;
+}

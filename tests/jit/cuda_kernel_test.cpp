@@ -23,6 +23,15 @@ extern "C" __global__ void reverse(int* p, int n) {
   for (int i = threadIdx.x; i < n; i += blockDim.x) p[i] = s[n - 1 - i];
 }
 
+extern "C" __global__ void reverse_by_tables(int* p, int n) {
+  extern __shared__ int s[];
+  __shared__ int table[1024];
+  for (int i = threadIdx.x; i < 1024; i += blockDim.x) table[i] = 1023 - i;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) s[i] = p[i];
+  __syncthreads();
+  for (int i = threadIdx.x; i < n; i += blockDim.x) p[i] = s[n - 1024 - i / 1024 * 1024 + table[i % 1024]];
+}
+
 extern "C" __global__ void fault(int* p) { *p = 1; }
 
 extern "C" __global__ void spin(long long* p, long long cycles) {
@@ -177,6 +186,27 @@ TEST_CASE("a kernel can use more than 48 KiB of dynamic shared memory, from many
   CHECK(refused.error().kind == ErrorKind::kDeviceError);
   CHECK(contains(refused.error().message, "1048576 bytes of dynamic shared memory"));
   CHECK(stream->synchronize());
+}
+
+TEST_CASE("static and dynamic shared memory may exceed 48 KiB together") {
+  const auto device = gpu_with_compiler();
+  if (!device) return;
+  constexpr int kCount = 12 * 1024;  // 48 KiB, and 4 KiB of a table
+  const auto reverse =
+      kernel(*device, "reverse_by_tables", {{"p", ArgKind::kPointer}, {"n", ArgKind::kI32}});
+  CHECK(reverse->attributes().static_shared_bytes >= 4096);
+  std::vector<int> numbers(kCount);
+  for (int i = 0; i < kCount; ++i) numbers[static_cast<size_t>(i)] = i;
+  auto stream = device->create_stream();
+  auto buffer = device->allocate(kCount * sizeof(int));
+  REQUIRE((stream && buffer));
+  REQUIRE((*stream)->copy_to_device(buffer->data(), numbers.data(), kCount * sizeof(int)));
+  const LaunchShape shape{.block = {256}, .dynamic_shared_bytes = kCount * sizeof(int)};
+  const auto launched = reverse->launch(**stream, shape, buffer->data(), kCount);
+  REQUIRE_MESSAGE(launched, launched.error().to_string());
+  REQUIRE((*stream)->copy_to_host(numbers.data(), buffer->data(), kCount * sizeof(int)));
+  REQUIRE((*stream)->synchronize());
+  for (int i = 0; i < kCount; ++i) REQUIRE(numbers[static_cast<size_t>(i)] == kCount - 1 - i);
 }
 
 TEST_CASE("occupancy falls with the threads and the shared memory of a block") {

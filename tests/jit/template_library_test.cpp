@@ -35,14 +35,16 @@ TemplateLibrary empty_library(const test::TempDir& dir) {
 TEST_CASE("every built-in template has a correct declaration and exists on both backends") {
   const auto library = TemplateLibrary::create({}, {});
   REQUIRE_MESSAGE(library, library.error().message);
-  for (const char* name : {"embed_norm", "gemm", "gemm_geglu", "add_norm", "final_norm", "rope",
+  for (const char* name : {"embed_norm", "gemm", "gemm_geglu", "layer_norm", "final_norm", "rope",
                            "attention", "gather_rows", "score", "action_head"}) {
     CAPTURE(name);
     const auto cuda = library->find(name, Backend::kCuda), cpu = library->find(name, Backend::kCpu);
     REQUIRE(cuda);
     REQUIRE(cpu);
     CHECK((*cuda)->entry == name);
-    CHECK((*cuda)->args == (*cpu)->args);
+    // Products of a GPU also normalize what they read.
+    const bool is_product = std::string(name).starts_with("gemm");
+    CHECK(((*cuda)->args == (*cpu)->args) == !is_product);
   }
 }
 

@@ -76,17 +76,15 @@ TEST_CASE("only the CPU packs its weights") {
   CHECK(gpu.mlp_in.stored_elements == gpu.mlp_in.rows * gpu.mlp_in.columns);
 }
 
-TEST_CASE("on the CPU products add to the residual stream, and norms do not") {
-  const auto product_and_delta = [](const jit::Target& target) {
-    const Plan plan = plan_of("base", DType::kF32, target);
-    const std::string norm = plan.add_norm.variants.front().spec.to_string();
-    return std::pair(plan.mlp_out.multiply.variants.front().spec.template_name(),
-                     norm.find("DELTA=yes") != std::string::npos);
-  };
-  CHECK(product_and_delta(jit::host_cpu_target()) ==
-        std::pair(std::string("gemm_residual"), false));
-  CHECK(product_and_delta(kHopper).first != "gemm_residual");
-  CHECK(product_and_delta(kHopper).second);
+TEST_CASE("norms are kernels of their own on the CPU and part of products on GPUs") {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const Plan cpu = plan_of("base", dtype, jit::host_cpu_target());
+    CHECK_FALSE(cpu.folds_norms());
+    CHECK(cpu.row_scales.variants.empty());
+    const Plan gpu = plan_of("base", dtype, kHopper);
+    CHECK(gpu.folds_norms());
+    CHECK_FALSE(gpu.row_scales.variants.empty());
+  }
 }
 
 TEST_CASE("the decision is computed in fp32 whatever the dtype") {

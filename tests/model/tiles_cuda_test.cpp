@@ -24,7 +24,7 @@ std::vector<Op> ops_of(const jit::Target& target, DType dtype, int64_t hidden, i
   }
   ops.push_back(model::gemm_geglu_op(target, dtype, inner, hidden));
   ops.push_back(model::embed_norm_op(target, DType::kF16, dtype, hidden));
-  ops.push_back(model::add_norm_op(target, dtype, DType::kF32, hidden, true));
+  ops.push_back(model::layer_norm_op(target, DType::kF32, hidden));
   ops.push_back(model::final_norm_op(target, dtype, hidden));
   ops.push_back(model::rope_op(target, dtype, heads, 64));
   for (const int64_t window : {0, 64}) {

@@ -60,7 +60,7 @@ TEST_CASE("tiles of Hopper products fit the chip and what the templates ask for"
       const int64_t group_rows = is_shared(tile) ? rows / value(tile, "CONSUMERS") : rows;
       CHECK(group_rows % 64 == 0);
       // Registers for sums; those of two chunks of k are held beside them.
-      CHECK(group_rows / 64 * columns / 2 <= (shape.k < 2048 || split > 1 ? 192 : 64));
+      CHECK(group_rows / 64 * columns / 2 <= (shape.k < 2048 || split > 1 ? 128 : 64));
       CHECK((split == 1 || (split == 4 && shape.k >= 2048 && cluster == 1)));
       CHECK(value(tile, "STAGES") >= 2);
       for (const int64_t run : {1, 63, 64, 129, 1000, 32768}) {

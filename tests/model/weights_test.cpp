@@ -1,8 +1,10 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "model/convert.h"
+#include "model/fold_norm.h"
 #include "model/upload.h"
 #include "tests/model/support.h"
 
@@ -37,6 +39,27 @@ TEST_CASE("arrays larger than a staging buffer arrive whole and converted") {
   CHECK(std::memcmp(halves + large.size(), small.data(), 8) == 0);
 }
 
+TEST_CASE("a norm is folded into every row of a matrix larger than a staging buffer") {
+  const auto device = jit::open_cpu_device(2);
+  constexpr size_t kColumns = 96, kRows = 50'000;
+  std::vector<float> matrix(kRows * kColumns);
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<float>(i * 7919 % 1000) - 500;
+  std::vector<float> norm_weight(kColumns);
+  for (size_t i = 0; i < kColumns; ++i) norm_weight[i] = 0.5F + 0.01F * static_cast<float>(i);
+  const Upload uploads[] = {
+      {"matrix", bytes_of(matrix), DType::kF32, DType::kBF16, nullptr, 0, norm_weight}};
+  const jit::Buffer storage = value_of(device->allocate(matrix.size() * 2));
+  test::check_ok(upload_all(uploads, storage, *device, *test::shared_engine()));
+  for (size_t row = 0; row < kRows; row += 499) {
+    std::vector<float> expected(matrix.begin() + static_cast<std::ptrdiff_t>(row * kColumns),
+                                matrix.begin() + static_cast<std::ptrdiff_t>((row + 1) * kColumns));
+    fold_norm_weight(expected, norm_weight);
+    for (size_t i = 0; i < kColumns; ++i) {
+      REQUIRE(storage.as<uint16_t>()[row * kColumns + i] == float_to_bf16(expected[i]));
+    }
+  }
+}
+
 TEST_CASE("a value that the compute dtype cannot hold is an error that names the tensor") {
   const auto device = jit::open_cpu_device(1);
   const std::vector<float> values = {1.0F, 2.0F, 70000.0F};
@@ -59,9 +82,9 @@ TEST_CASE("every weight of a model gets an address inside its storage") {
     const auto* byte = static_cast<const std::byte*>(address);
     return byte >= begin && byte < begin + weights.storage.size();
   };
-  CHECK(weights.encoder[0].attn_norm == nullptr);
+  CHECK(weights.encoder[0].attn_norm.weight == nullptr);
   for (const EncoderLayerWeights& layer : weights.encoder) {
-    CHECK(inside(layer.qkv));
+    CHECK(inside(layer.qkv.weight));
     CHECK(inside(layer.mlp_out));
   }
   CHECK(inside(weights.head[1].mlp_out.bias));
@@ -73,6 +96,40 @@ TEST_CASE("every weight of a model gets an address inside its storage") {
   CHECK(std::memcmp(weights.embedding,
                     checkpoint.tensor("encoder.embeddings.tok_embeddings.weight").bytes.data(),
                     1024 * 128 * 2) == 0);
+}
+
+TEST_CASE("where norms are folded, the layers' own are gone and biases hold what they added") {
+  const auto device = jit::open_cpu_device(2);
+  const Checkpoint checkpoint = value_of(open_checkpoint(test::checkpoint_of("tiny")));
+  const Plan plan =
+      make_plan(checkpoint.config, {DType::kF16, DType::kF32}, {jit::Backend::kCuda, "sm_90a"});
+  const Weights weights = value_of(load_weights(checkpoint, plan, *device, *test::shared_engine()));
+  CHECK(weights.encoder[1].attn_norm.weight == nullptr);
+  CHECK(weights.encoder[0].mlp_norm.weight == nullptr);
+  CHECK(weights.head[0].norm1.weight != nullptr);  // applied by the encoder's last norm
+  CHECK(weights.head[1].norm1.weight == nullptr);
+
+  const auto floats_of = [&](const std::string& name) {
+    const Tensor& tensor = checkpoint.tensor(name);
+    std::vector<float> values(tensor.bytes.size() / static_cast<size_t>(size_of(tensor.dtype)));
+    convert(tensor.bytes.data(), tensor.dtype, reinterpret_cast<std::byte*>(values.data()),
+            DType::kF32, values.size());
+    return values;
+  };
+  const std::string prefix = "head.layers.0.";
+  const std::vector<float> g = floats_of(prefix + "norm2.weight");
+  const std::vector<float> c = floats_of(prefix + "norm2.bias");
+  const std::vector<float> w = floats_of(prefix + "linear1.weight");
+  const std::vector<float> b = floats_of(prefix + "linear1.bias");
+  for (size_t n = 0; n < b.size(); ++n) {
+    std::vector<float> row(w.begin() + static_cast<std::ptrdiff_t>(n * g.size()),
+                           w.begin() + static_cast<std::ptrdiff_t>((n + 1) * g.size()));
+    CHECK(static_cast<const float*>(weights.head[0].mlp_in.bias)[n] ==
+          b[n] + folded_norm_bias(row, c));
+    fold_norm_weight(row, g);
+    const auto* folded = static_cast<const float*>(weights.head[0].mlp_in.weight) + n * g.size();
+    REQUIRE(std::equal(row.begin(), row.end(), folded));
+  }
 }
 
 TEST_CASE("layers of one RoPE base share one table") {

@@ -32,6 +32,8 @@ std::vector<jit::KernelSpec> kernels(const jit::Target& target, DType dtype) {
           largest(model::gemm_op(target, dtype, 768, 768, Activation::kNone)),
           largest(model::gemm_op(target, dtype, 200, 136, Activation::kGelu)),
           largest(model::gemm_geglu_op(target, dtype, 1152, 768)),
+          largest(model::gemm_residual_op(target, dtype, 768, 1152)),
+          largest(model::row_scales_op(target, dtype, 1024)),
           largest(model::final_norm_op(target, dtype, 1024)),
           largest(model::rope_op(target, dtype, 12, 64)),
           largest(model::attention_op(target, dtype, 16, 64, 64))};

@@ -14,12 +14,11 @@ struct Outputs {
 
 class FinalNorm {
  public:
-  FinalNorm(Harness& on, DType dtype, int d, bool delta_add = true)
+  FinalNorm(Harness& on, DType dtype, int d)
       : on_(on),
         dtype_(dtype),
         d_(static_cast<size_t>(d)),
-        delta_add_(delta_add),
-        op_(model::final_norm_op(on.target(), dtype, d, delta_add)),
+        op_(model::final_norm_op(on.target(), dtype, d)),
         random_(d_),
         weight_(random_.values(d_, 0, 2)),
         types_table_(random_.values(3 * d_, -1, 1)),
@@ -29,14 +28,12 @@ class FinalNorm {
   void check(int rows) {
     const size_t count = static_cast<size_t>(rows) * d_;
     const std::vector<float> x = random_.values(count, -50, 50);
-    const std::vector<float> delta = random_.values(count, -5, 5, dtype_);
     std::vector<int> types;
     for (int row = 0; row < rows; ++row) types.push_back(row % 3);
-    const Outputs outputs = run(x, delta, types);
+    const Outputs outputs = run(x, types);
 
-    std::vector<double> sum(count);
-    for (size_t i = 0; i < count; ++i) sum[i] = x[i] + (delta_add_ ? double{delta[i]} : 0.0);
-    std::vector<double> expected = reference::layer_norm(sum, to_double(weight_), {}, kEps);
+    std::vector<double> expected =
+        reference::layer_norm(to_double(x), to_double(weight_), {}, kEps);
     for (size_t i = 0; i < count; ++i) {
       expected[i] += types_table_[static_cast<size_t>(types[i / d_]) * d_ + i % d_];
     }
@@ -45,30 +42,28 @@ class FinalNorm {
         outputs.out,
         reference::layer_norm(expected, to_double(norm_weight_), to_double(norm_bias_), kEps),
         dtype_ == DType::kF32 ? Tolerance{1e-5, 1e-5} : tolerance_of(dtype_));
-    if (rows > 6) check_row_alone(x, delta, types, outputs, 6);
+    if (rows > 6) check_row_alone(x, types, outputs, 6);
   }
 
  private:
-  Outputs run(const std::vector<float>& x, const std::vector<float>& delta,
-              const std::vector<int>& types) {
+  Outputs run(const std::vector<float>& x, const std::vector<int>& types) {
     const int rows = static_cast<int>(types.size());
-    const DeviceArray device_x = on_.floats(x), device_delta = on_.floats(delta, dtype_);
+    const DeviceArray device_x = on_.floats(x);
     const DeviceArray weight = on_.floats(weight_), table = on_.floats(types_table_);
     const DeviceArray device_types = on_.ints(types), norm_weight = on_.floats(norm_weight_);
     const DeviceArray norm_bias = on_.floats(norm_bias_), out = on_.output(x.size(), dtype_);
-    void* const added = delta_add_ ? device_delta.data() : kNoArray;
-    on_.run(op_, rows, device_x, added, weight, table, device_types, norm_weight, norm_bias, out,
-            kEps, rows);
+    on_.run(op_, rows, device_x, weight, table, device_types, norm_weight, norm_bias, out, kEps,
+            rows);
     return {on_.read(device_x), on_.read(out)};
   }
 
-  void check_row_alone(const std::vector<float>& x, const std::vector<float>& delta,
-                       const std::vector<int>& types, const Outputs& outputs, int row) {
+  void check_row_alone(const std::vector<float>& x, const std::vector<int>& types,
+                       const Outputs& outputs, int row) {
     const auto cut = [&](const std::vector<float>& values) {
       const auto begin = values.begin() + row * static_cast<std::ptrdiff_t>(d_);
       return std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(d_));
     };
-    const Outputs alone = run(cut(x), cut(delta), {types[static_cast<size_t>(row)]});
+    const Outputs alone = run(cut(x), {types[static_cast<size_t>(row)]});
     check_same_bits(alone.x, cut(outputs.x));
     check_same_bits(alone.out, cut(outputs.out));
   }
@@ -76,7 +71,6 @@ class FinalNorm {
   Harness& on_;
   DType dtype_;
   size_t d_;
-  bool delta_add_;
   model::Op op_;
   Random random_;
   std::vector<float> weight_, types_table_, norm_weight_, norm_bias_;
@@ -89,14 +83,10 @@ DEVICE_TEST("final_norm: both norms and the type of each row's question") {
     for (const int d : {8, 72, 768, 1024}) {
       CAPTURE(model::to_string(dtype));
       CAPTURE(d);
-      for (const bool delta_add : {true, false}) {
-        if (!delta_add && !on.is_cpu()) continue;
-        CAPTURE(delta_add);
-        FinalNorm final_norm(on, dtype, d, delta_add);
-        for (const int rows : {0, 1, 2, 7, 65}) {
-          CAPTURE(rows);
-          final_norm.check(rows);
-        }
+      FinalNorm final_norm(on, dtype, d);
+      for (const int rows : {0, 1, 2, 7, 65}) {
+        CAPTURE(rows);
+        final_norm.check(rows);
       }
     }
   }

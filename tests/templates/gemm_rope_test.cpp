@@ -72,7 +72,7 @@ class GemmRope {
     const DeviceArray positions =
         on_.ints({positions_.begin() + first, positions_.begin() + first + rows});
     const DeviceArray out = on_.output(static_cast<size_t>(rows) * shape_.width(), dtype_);
-    on_.run(variant, rows, a, w, cos, sin, positions, out, rows);
+    on_.run(variant, rows, a, w, cos, sin, positions, kNoArray, kNoArray, out, 1e-5f, rows);
     return on_.read(out);
   }
 

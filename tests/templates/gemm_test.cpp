@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "model/tiles_sm90.h"
 #include "tests/templates/harness.h"
+#include "tests/templates/products.h"
 #include "tests/templates/reference.h"
 
 namespace laya::test {
@@ -28,39 +28,6 @@ constexpr Shape kShapes[] = {
     {104, 8, true, Activation::kRelu},
 };
 
-/// On a lesser target the small shapes are enough.
-template <class AnyShape>
-bool is_wanted(const Harness& on, const AnyShape& shape) {
-  return on.is_thorough() || shape.n * shape.k < 10000;
-}
-
-/// The error of one fp32 chain grows with the square root of its length, up to 4096 here.
-Tolerance product_tolerance(DType dtype) {
-  return dtype == DType::kF32 ? Tolerance{1e-5, 4e-6} : tolerance_of(dtype);
-}
-
-/// All of a few columns; of many the first, the last and some in between.
-std::vector<int64_t> some_columns(int64_t n) {
-  std::vector<int64_t> columns;
-  for (int64_t i = 0; i < std::min<int64_t>(n, 24); ++i) {
-    columns.push_back(n <= 24 ? i : i * (n - 1) / 23);
-  }
-  return columns;
-}
-
-std::vector<float> pick_columns(const std::vector<float>& rows, int64_t n,
-                                const std::vector<int64_t>& columns) {
-  std::vector<float> picked;
-  for (size_t row = 0; row < rows.size(); row += n) {
-    for (const int64_t column : columns) picked.push_back(rows[row + column]);
-  }
-  return picked;
-}
-
-std::vector<float> first(const std::vector<float>& values, size_t count) {
-  return {values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count)};
-}
-
 /// Every row of some columns against the reference; all columns of all other row counts and
 /// variants against the bits of the first run. `run(variant, a, rows, out)` launches.
 template <class Run>
@@ -85,6 +52,15 @@ void check_product(Harness& on, const model::Op& op, const DeviceArray& a, int64
   }
 }
 
+constexpr float kEps = 1e-5f;
+
+/// Without a norm of the rows; only GPUs have arguments for one.
+void run_gemm(Harness& on, const model::Variant& variant, int rows, const void* a,
+              const DeviceArray& w, const void* bias, const DeviceArray& out) {
+  if (on.is_cpu()) return on.run(variant, rows, a, w, bias, out, rows);
+  on.run(variant, rows, a, w, bias, kNoArray, kNoArray, out, kEps, rows);
+}
+
 void check_gemm(Harness& on, const model::Op& op, DType dtype, const Shape& shape) {
   const auto& [n, k, with_bias, activation] = shape;
   CAPTURE(op.variants.front().spec.to_string());
@@ -105,7 +81,7 @@ void check_gemm(Harness& on, const model::Op& op, DType dtype, const Shape& shap
   void* const bias_address = with_bias ? device_bias.data() : kNoArray;
   check_product(on, op, device_a, k, n, expected, product_tolerance(dtype),
                 [&](const model::Variant& variant, void* from, int rows, const DeviceArray& out) {
-                  on.run(variant, rows, from, device_w, bias_address, out, rows);
+                  run_gemm(on, variant, rows, from, device_w, bias_address, out);
                 });
 }
 
@@ -115,20 +91,13 @@ model::Op gemm_op(const Harness& on, DType dtype, const Shape& s) {
 
 /// The same product in tiles of every kind that Hopper has, whatever would be chosen.
 model::Op with_all_kinds_of_tiles(const model::Op& op) {
-  const auto base = model::product_base(op.variants.front().spec);
-  model::Op all;
-  const model::ProductTile kinds[] = {
-      {64, 16, 1, 1, false},    // one consumer
-      {64, 80, 1, 2, false},    // two that take tiles in turn
-      {128, 96, 2, 2, true},    // two blocks that share w, consumers that share rows
-      {128, 64, 2, 2, false},   // the same, in turn
-      {64, 32, 1, 1, true, 4},  // four blocks that split k
-      {64, 96, 1, 1, true, 4}, {128, 128, 1, 2, true, 4}};
-  for (const model::ProductTile& tile : kinds) {
-    if (tile.split > 1 && model::int_param(*base, "K") < 2048) continue;
-    all.variants.push_back(model::product_variant(*base, tile, INT64_MAX));
-  }
-  return all;
+  return with_tiles(op, {{64, 16, 1, 1, false},    // one consumer
+                         {64, 80, 1, 2, false},    // two that take tiles in turn
+                         {128, 96, 2, 2, true},    // two blocks that share w, consumers share rows
+                         {128, 64, 2, 2, false},   // the same, in turn
+                         {64, 32, 1, 1, true, 4},  // four blocks that split k
+                         {64, 96, 1, 1, true, 4},
+                         {128, 128, 1, 2, true, 4}});
 }
 
 struct GegluShape {
@@ -160,46 +129,9 @@ void check_geglu(Harness& on, DType dtype, const GegluShape& shape) {
   check_product(
       on, op, device_a, k, n, expected, product_tolerance(dtype),
       [&](const model::Variant& variant, void* from, int row_count, const DeviceArray& out) {
-        on.run(variant, row_count, from, device_w, out, row_count);
+        if (on.is_cpu()) return on.run(variant, row_count, from, device_w, out, row_count);
+        on.run(variant, row_count, from, device_w, kNoArray, kNoArray, out, kEps, row_count);
       });
-}
-
-/// As check_product does, with random rows to add to.
-void check_residual(Harness& on, DType dtype, int64_t n, int64_t k, bool with_bias) {
-  const model::Op op = model::gemm_residual_op(on.target(), dtype, n, k);
-  const model::Variant& variant = op.variants.front();
-  CAPTURE(variant.spec.to_string());
-  Random random(static_cast<uint64_t>(n + k));
-  const float scale = std::sqrt(3.0f / static_cast<float>(k));
-  const std::vector<float> a = random.values(static_cast<size_t>(kMaxRows * k), -1, 1, dtype);
-  const std::vector<float> w = random.values(static_cast<size_t>(n * k), -scale, scale, dtype);
-  const std::vector<float> bias = random.values(static_cast<size_t>(n), -1, 1);
-  const std::vector<float> x = random.values(static_cast<size_t>(kMaxRows * n), -5, 5);
-  const DeviceArray device_a = on.floats(a, dtype), device_w = on.weight(w, dtype, n, k, false);
-  const DeviceArray device_bias = on.floats(bias);
-  void* const bias_address = with_bias ? device_bias.data() : kNoArray;
-  const auto result = [&](int first_row, int rows) {
-    const auto begin = x.begin() + first_row * n;
-    const DeviceArray in_place = on.floats({begin, begin + rows * n});
-    on.run(variant, rows, device_a.at(static_cast<size_t>(first_row * k)), device_w, bias_address,
-           in_place, rows);
-    return on.read(in_place);
-  };
-
-  const std::vector<int64_t> columns = some_columns(n);
-  std::vector<double> expected = reference::product(
-      to_double(a), to_double(w), with_bias ? to_double(bias) : std::vector<double>(), k, columns);
-  const std::vector<float> before = pick_columns(x, n, columns);
-  for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
-  const std::vector<float> whole = result(0, kMaxRows);
-  // Nothing is rounded to T: what is left are the errors of fp32.
-  check_close(pick_columns(whole, n, columns), expected, product_tolerance(DType::kF32));
-  for (const int rows : kRowCounts) {
-    CAPTURE(rows);
-    check_same_bits(result(0, rows), first(whole, static_cast<size_t>(rows * n)));
-  }
-  const std::vector<float> alone = result(57, 1);
-  check_same_bits(alone, std::span(whole).subspan(static_cast<size_t>(57 * n), alone.size()));
 }
 
 }  // namespace
@@ -252,19 +184,6 @@ DEVICE_TEST("gemm_geglu: every row is right, whatever shares the batch and whate
   }
 }
 
-TEST_CASE("gemm_residual: every row is added to, whatever shares the batch") {
-  for (Harness* on : {&cpu_harness(), avx2_harness(), sse2_harness()}) {
-    if (on == nullptr) continue;  // a processor of another kind
-    for (const DType dtype : on->dtypes()) {
-      for (const bool with_bias : {false, true}) {
-        for (const auto& [n, k] : {std::pair{768, 768}, {104, 72}, {8, 8}}) {
-          if (on->is_thorough() || n < 768) check_residual(*on, dtype, n, k, with_bias);
-        }
-      }
-    }
-  }
-}
-
 DEVICE_TEST("gemm: GELU is exact over its whole range") {
   // With the identity as weight a product is its input.
   constexpr int kN = 8, kRows = 4096;
@@ -285,7 +204,7 @@ DEVICE_TEST("gemm: GELU is exact over its whole range") {
     const DeviceArray device_a = on.floats(a, dtype);
     const DeviceArray device_w = on.weight(identity, dtype, kN, kN, false);
     const DeviceArray out = on.output(a.size(), dtype);
-    on.run(op, kRows, device_a, device_w, kNoArray, out, kRows);
+    run_gemm(on, op.choose(kRows), kRows, device_a.data(), device_w, kNoArray, out);
     const Tolerance rounding = tolerance_of(dtype);
     check_close(on.read(out), expected, {5e-7, dtype == DType::kF32 ? 3e-7 : rounding.relative});
   }

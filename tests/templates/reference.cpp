@@ -88,6 +88,18 @@ Values layer_norm(View x, View weight, View bias, double eps) {
   return result;
 }
 
+Values moments(View x, int64_t group) {
+  Values result;
+  for (size_t at = 0; at < x.size(); at += static_cast<size_t>(group)) {
+    const View values = x.subspan(at, static_cast<size_t>(group));
+    double mean = 0, squares = 0;
+    for (const double value : values) mean += value / static_cast<double>(group);
+    for (const double value : values) squares += (value - mean) * (value - mean);
+    result.insert(result.end(), {mean, squares});
+  }
+  return result;
+}
+
 Values rope(Values qkv, View cos, View sin, std::span<const int> positions, int64_t heads,
             int64_t head_dim) {
   const int64_t half = head_dim / 2;

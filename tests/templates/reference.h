@@ -21,6 +21,9 @@ Values product(View a, View w, View bias, int64_t k, std::span<const int64_t> co
 /// LayerNorm of each row of x [rows, weight.size()]; an empty bias adds nothing.
 Values layer_norm(View x, View weight, View bias, double eps);
 
+/// Mean and sum of squared distances to it of each `group` values of x, in turn.
+Values moments(View x, int64_t group);
+
 /// qkv [rows, 3, heads, head_dim] with q and k turned by cos, sin [P, head_dim / 2].
 Values rope(Values qkv, View cos, View sin, std::span<const int> positions, int64_t heads,
             int64_t head_dim);

@@ -46,6 +46,10 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
   }
   jit::KernelSpec geglu("gemm_geglu", kHopper);
   geglu.set("T", "bf16").set("N", int64_t{1152}).set("K", int64_t{768});
+  jit::KernelSpec residual("gemm_residual", kHopper);
+  residual.set("T", "bf16").set("N", int64_t{768}).set("K", int64_t{1152});
+  jit::KernelSpec long_residual("gemm_residual", kHopper);
+  long_residual.set("T", "fp16").set("N", int64_t{1024}).set("K", int64_t{2624});
   const jit::KernelSpec plain = gemm("bf16", 768, 768, "none");
   const jit::KernelSpec relu = gemm("fp16", 3072, 768, "relu");
   const jit::KernelSpec ragged = gemm("bf16", 200, 136, "gelu");
@@ -56,11 +60,18 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
       with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true}, INT64_MAX)),
       with_tile(long_k, model::product_tile(long_k, {128, 64, 2, 2, false}, INT64_MAX)),
       with_tile(plain, model::product_tile(plain, {64, 8, 1, 1, false}, INT64_MAX)),
-      with_tile(relu, model::product_tile(relu, {128, 192, 2, 2, false}, INT64_MAX)),
+      with_tile(relu, model::product_tile(relu, {128, 128, 2, 2, false}, INT64_MAX)),
       with_tile(plain, model::product_tile(plain, {128, 256, 2, 2, true}, INT64_MAX)),
       with_tile(ragged, model::product_tile(ragged, {64, 80, 1, 2, false}, INT64_MAX)),
-      with_tile(geglu, model::product_tile(geglu, {128, 192, 2, 2, false}, INT64_MAX)),
-      with_tile(geglu, model::product_tile(geglu, {64, 32, 1, 1, false}, INT64_MAX))};
+      with_tile(geglu, model::product_tile(geglu, {128, 128, 2, 2, false}, INT64_MAX)),
+      with_tile(geglu, model::product_tile(geglu, {64, 32, 1, 1, false}, INT64_MAX)),
+      with_tile(residual, model::product_tile(residual, {64, 32, 1, 1, false}, INT64_MAX)),
+      with_tile(residual, model::product_tile(residual, {64, 128, 1, 2, false}, INT64_MAX)),
+      with_tile(residual, model::product_tile(residual, {128, 128, 1, 2, true}, INT64_MAX))};
+  for (const model::ProductTile& tile :
+       {model::ProductTile{64, 96, 1, 2, false}, {128, 96, 2, 2, true}, {64, 128, 1, 1, true, 4}}) {
+    specs.push_back(with_tile(long_residual, model::product_tile(long_residual, tile, INT64_MAX)));
+  }
   for (const int64_t window : {0, 64}) {
     const jit::KernelSpec base = attention(window == 0 ? "bf16" : "fp16", window);
     for (const int64_t queries : {64, 128}) {

@@ -1,12 +1,9 @@
-// x += delta, then out = LN(x) * weight + bias. The residual stream x is fp32.
+// out = LN(x) * weight + bias.
 //
-//! entry add_norm
-//! param T      word  fp32 bf16              element type of delta
+//! entry layer_norm
 //! param O      word  fp32 bf16              element type of out
 //! param D      int   8..65536 step 8        hidden size
-//! param DELTA  word  no yes                 whether delta is added (else it may be null)
-//! arg x       ptr   [rows, D] fp32, in and out
-//! arg delta   ptr   [rows, D] T
+//! arg x       ptr   [rows, D] fp32
 //! arg weight  ptr   [D] fp32
 //! arg bias    ptr   [D] fp32, or null: none is added
 //! arg out     ptr   [rows, D] O
@@ -16,17 +13,12 @@
 // Launch: any number of blocks, each with an equal share of the rows.
 #include "norm.h"
 
-extern "C" void add_norm(fp32* x, const T* delta, const fp32* weight, const fp32* bias, O* out,
-                         fp32 eps, int rows, Block block) {
+extern "C" void layer_norm(const fp32* x, const fp32* weight, const fp32* bias, O* out, fp32 eps,
+                           int rows, Block block) {
   const Range range = share_of(rows, block.x, block.nx);
   for (long long row = range.begin; row < range.end; ++row) {
-    fp32* x_row = x + row * D;
+    const fp32* x_row = x + row * D;
     O* out_row = out + row * D;
-    if constexpr (DELTA == DELTA_yes) {
-      const T* delta_row = delta + row * D;
-      for_vectors<D>(
-          [&](int i, auto n) { store(x_row + i, load(x_row + i, n) + load(delta_row + i, n), n); });
-    }
     const Moments moments = moments_of<D>(x_row, eps);
     for_vectors<D>([&](int i, auto n) {
       Vec value = normalize(load(x_row + i, n), moments) * load(weight + i, n);

@@ -1,16 +1,13 @@
-// x += delta on the fp32 residual stream, then out = LN(x) * weight + bias.
+// out = LN(x) * weight + bias.
 //
-//! entry  add_norm
+//! entry  layer_norm
 //! launch dependent
-//! param  T           word  fp32 bf16 fp16        elements of delta
 //! param  O           word  fp32 bf16 fp16        elements of out
 //! param  D           int   8..16384 step 8       columns
-//! param  DELTA       word  no yes                no: delta is never read, x never written
 //! param  ROW_THREADS int   32..512 step 32       tile: threads of one row, a power of two
 //! param  ROWS        int   1..16                 tile: rows of a block
 //!
-//! arg    x           ptr                         [rows, D] fp32, updated
-//! arg    delta       ptr                         [rows, D] T
+//! arg    x           ptr                         [rows, D] fp32
 //! arg    weight      ptr                         [D] fp32
 //! arg    bias        ptr                         [D] fp32, or null: none is added
 //! arg    out         ptr                         [rows, D] O, written
@@ -25,8 +22,8 @@
 constexpr int kThreads = ROWS * ROW_THREADS;
 
 extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
-    add_norm(float* x, const T* delta, const float* weight, const float* bias, O* out, float eps,
-             int rows) {
+    layer_norm(const float* x, const float* weight, const float* bias, O* out, float eps,
+               int rows) {
   let_next_kernel_start();
   NormRow<D, ROW_THREADS> factors;
   factors.for_each([&](int column, Float8& v) { v = load8(weight + column); });
@@ -36,13 +33,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
   const long long at = static_cast<long long>(inside ? row : 0) * D;
 
   NormRow<D, ROW_THREADS> values;
-  values.for_each([&](int column, Float8& v) {
-    v = load8(x + at + column);
-    if (DELTA) v = add(v, load8(delta + at + column));
-  });
-  if (DELTA && inside) {
-    values.for_each([&](int column, const Float8& v) { store8(x + at + column, v); });
-  }
+  values.for_each([&](int column, Float8& v) { v = load8(x + at + column); });
   values.normalize(eps);
   if (!inside) return;
   values.for_each_with(factors, [&](int column, const Float8& v, const Float8& factor) {

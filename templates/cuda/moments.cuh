@@ -1,0 +1,165 @@
+// What a product that ends a branch of the residual stream says about its rows, and what a product
+// that normalizes them makes of it. For each 32 neighbouring columns of a row (a group): their mean
+// and the sum of their squared distances to it, so that a large mean does not cancel the variance.
+//
+// LayerNorm is linear but for the division by the deviation, which is the same for a whole row:
+// once a weight has been multiplied by the norm's and its rows have a mean of 0
+// (model/fold_norm.h), LN(x) * w^T is x * w^T times one number a row, its scale.
+#pragma once
+
+#include "dependent_launch.cuh"
+#include "reduce.cuh"
+#include "types.cuh"
+
+constexpr int kMomentColumns = 32;  ///< of a group
+
+/// An element of the residual stream is stored as this part of it where a product reads it: with
+/// fp16, values up to a million have to fit.
+template <class Elem>
+constexpr float kResidualUnit = 1;
+template <>
+constexpr float kResidualUnit<fp16> = 1.0f / 16;
+
+/// Moments of a group that `Lanes` neighbouring lanes share, each with Count values of it; the
+/// lanes call it together. The order of additions is fixed by Lanes and Count.
+template <int Lanes, int Count>
+__device__ inline float2 group_moments(const float (&x)[Count]) {
+  static_assert(Lanes * Count == kMomentColumns, "the lanes hold one group");
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < Count; ++i) sum += x[i];
+  const float mean = lanes_sum<Lanes>(sum) / kMomentColumns;
+  float squares = 0;
+#pragma unroll
+  for (int i = 0; i < Count; ++i) squares = __fmaf_rn(x[i] - mean, x[i] - mean, squares);
+  return make_float2(mean, lanes_sum<Lanes>(squares));
+}
+
+/// Of a row of D columns with moments [D / 32, 2] what one of 4 neighbouring lanes knows. Where
+/// bulk copies fill the way to memory, a load waits for microseconds: so load() only starts loads,
+/// and scale() needs them. The lanes call both together, for the same row.
+template <class Elem, int D>
+class RowMoments {
+ public:
+  __device__ void load(const float* moments, long long row) {
+    if (D % kMomentColumns != 0 || moments == nullptr) return;
+    const float2* groups = reinterpret_cast<const float2*>(moments) + row * kGroups;
+#pragma unroll 8
+    for (int i = 0; i < kMine; ++i) {
+      const int group = i * 4 + threadIdx.x % 4;
+      const bool exists = kGroups % 4 == 0 || group < kGroups;
+      const float2 loaded = exists ? groups[group] : make_float2(0, 0);
+      if constexpr (kIsHeld) {
+        held_[i] = loaded;
+      } else {
+        if (i == 0) shift_ = groups[0].x;
+        if (exists) add(loaded);
+      }
+    }
+  }
+
+  /// 1 / sqrt(variance + eps) in units of the stored elements; 1 for rows that are normalized
+  /// already: without moments.
+  __device__ float scale(const float* moments, float eps) {
+    if (D % kMomentColumns != 0 || moments == nullptr) return 1;
+    if constexpr (kIsHeld) {
+      shift_ = __shfl_sync(kAllLanes, held_[0].x, threadIdx.x % 32 / 4 * 4);
+#pragma unroll
+      for (int i = 0; i < kMine; ++i) {
+        if (kGroups % 4 == 0 || i * 4 + threadIdx.x % 4 < kGroups) add(held_[i]);
+      }
+    }
+    const float sum = lanes_sum<4>(distances_), squares = lanes_sum<4>(squares_);
+    const float variance = (squares - sum * sum * (1.0f * kMomentColumns / kGroups)) / D;
+    return rsqrtf(variance + eps) / kResidualUnit<Elem>;
+  }
+
+ private:
+  static constexpr int kGroups = D / kMomentColumns, kMine = (kGroups + 3) / 4;
+  static constexpr bool kIsHeld = kMine <= 8;  ///< in registers; else it is added while it arrives
+
+  /// Distances of means to one of them: what they have in common cancels nothing.
+  __device__ void add(float2 group) {
+    const float distance = group.x - shift_;
+    distances_ += distance;
+    squares_ += __fmaf_rn(distance * kMomentColumns, distance, group.y);
+  }
+
+  float2 held_[kIsHeld && kMine > 0 ? kMine : 1];
+  float shift_, distances_ = 0, squares_ = 0;
+};
+
+/// Where a product finds the scales of its rows: `scales` [rows], as row_scales leaves them, else
+/// `moments` [rows, D / 32, 2]; without either its rows are normalized already.
+template <class Elem, int D>
+struct RowNorms {
+  const float* scales;
+  const float* moments;
+  float eps;
+};
+
+/// The scales of `rows` rows from first_row on, at least one, for a tile of Rows rows, in shared
+/// memory. All threads of the block call it; rows behind the last get its scale.
+template <int Rows, int Threads, class Elem, int D>
+__device__ inline const float* tile_scales(const RowNorms<Elem, D>& norms, int first_row,
+                                           int rows) {
+  static_assert(Rows % 8 == 0 && Threads % 32 == 0, "whole warps take part");
+  __shared__ float tile[Rows];
+#pragma unroll 1
+  for (int i = threadIdx.x / 4; i < Rows; i += Threads / 4) {
+    const int row = first_row + min(i, rows - 1);
+    float scale;
+    if (norms.scales != nullptr) {
+      scale = norms.scales[row];
+    } else {
+      RowMoments<Elem, D> mine;
+      mine.load(norms.moments, row);
+      scale = mine.scale(norms.moments, norms.eps);
+    }
+    if (threadIdx.x % 4 == 0) tile[i] = scale;
+  }
+  __syncthreads();
+  return tile;
+}
+
+/// The scales of the rows of which a thread of a warpgroup holds sums: of each 64 rows, where its
+/// warp has 16, rows g and g + 8.
+template <class Elem, int D, int Blocks>
+class FragmentScales {
+ public:
+  __device__ explicit FragmentScales(const RowNorms<Elem, D>& norms) : norms_(norms) {}
+
+  /// Before the product: starts to load. Waits for the kernels before, the first time. Rows behind
+  /// the last get its scale.
+  __device__ void load(int first_row, int rows) {
+    if (is_first_) wait_for_kernels_before();
+    is_first_ = false;
+    first_row += threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    const auto row = [&](int i) { return min(first_row + i / 2 * 64 + i % 2 * 8, rows - 1); };
+    if (norms_.scales != nullptr) {
+#pragma unroll
+      for (int i = 0; i < 2 * Blocks; ++i) scales_[i] = norms_.scales[row(i)];
+    } else {
+#pragma unroll
+      for (int i = 0; i < 2 * Blocks; ++i) {
+        moments_[i] = {};
+        moments_[i].load(norms_.moments, row(i));
+      }
+    }
+  }
+
+  /// After the product, once.
+  __device__ void finish() {
+    if (norms_.scales != nullptr) return;
+#pragma unroll
+    for (int i = 0; i < 2 * Blocks; ++i) scales_[i] = moments_[i].scale(norms_.moments, norms_.eps);
+  }
+  __device__ float low(int block) const { return scales_[2 * block]; }
+  __device__ float high(int block) const { return scales_[2 * block + 1]; }
+
+ private:
+  RowNorms<Elem, D> norms_;
+  RowMoments<Elem, D> moments_[2 * Blocks];
+  float scales_[2 * Blocks];
+  bool is_first_ = true;
+};
