@@ -5,10 +5,6 @@
 namespace laya::model {
 namespace {
 
-// From here on blocks of products have so many tiles that each row's moments are better looked at
-// once, by a kernel of its own.
-constexpr int32_t kManyRows = 4096;
-
 // What a product that folds a norm needs of its rows. Without either they are normalized already.
 struct RowNorms {
   const float* scales = nullptr;
@@ -75,10 +71,10 @@ class Forward {
 
   // Ends the encoder: final norm, type embedding and the first norm of the head in one kernel.
   Result<void> enter_head() {
-    const NormWeights& norm = weights_.head.front().norm1;
+    const NormWeights& norm1 = weights_.head.front().norm1;
     h_norms_ = {};
     return loaded_.launch(stream_, plan_.final_norm, tokens_, x_, weights_.final_norm,
-                          weights_.type_embedding, input_ + batch_.types, norm.weight, norm.bias,
+                          weights_.type_embedding, input_ + batch_.types, norm1.weight, norm1.bias,
                           h_, kNormEps, tokens_);
   }
 
@@ -135,13 +131,13 @@ class Forward {
   }
 
   // A norm of a layer, over rows of x.
-  Result<void> norm(const NormWeights& norm, const float* x, int32_t rows) {
+  Result<void> norm(const NormWeights& weights, const float* x, int32_t rows) {
     if (!plan_.folds_norms()) {
-      return loaded_.launch(stream_, plan_.norm, rows, x, norm.weight, norm.bias, h_, kNormEps,
-                            rows);
+      return loaded_.launch(stream_, plan_.norm, rows, x, weights.weight, weights.bias, h_,
+                            kNormEps, rows);
     }
     h_norms_ = {nullptr, moments_};
-    if (rows < kManyRows) return {};
+    if (rows < kRowScalesFrom) return {};
     h_norms_ = {scales_, nullptr};
     return loaded_.launch(stream_, plan_.row_scales, rows, moments_, scales_, kNormEps, rows);
   }

@@ -17,7 +17,12 @@ enum class Activation : uint8_t { kNone, kRelu, kGelu };  // gelu: exact, with e
 Op embed_norm_op(const jit::Target& target, DType table, DType out, int64_t hidden);
 
 // On GPUs gemm, gemm_rope and gemm_geglu normalize the rows of a if given moments of them, as
-// gemm_residual leaves them; w is then as fold_norm.h makes it. On the CPU layer_norm comes before.
+// gemm_residual leaves them, or scales, as row_scales makes of these; w is then as fold_norm.h
+// makes it. On the CPU layer_norm comes before.
+
+/// From so many rows on row_scales pays: blocks of products have so many tiles that each row's
+/// moments are better looked at once.
+inline constexpr int64_t kRowScalesFrom = 4096;
 
 /// out = act(a * w^T + bias); a, w and out in `dtype`, bias in fp32 or null, accumulated in fp32.
 Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, Activation act,

@@ -46,15 +46,11 @@ Product product_of(const jit::KernelSpec& base) {
   return {n, k, 1, is_residual ? 32 : 8, k >= kLongK, is_residual};
 }
 
-/// Columns, in blocks of 8, that a warp writes at a time, see WarpWriter in warp_writer.cuh.
-int64_t pass_blocks(const Product& p, const ProductTile& t) {
-  const int64_t blocks = p.out_columns(t) / t.split / 8;
-  return blocks > 12 && blocks % 2 == 0 ? blocks / 2 : blocks;
-}
-
-/// Shared memory for results on their way out.
+/// Shared memory for results on their way out, see WarpWriter in warp_writer.cuh.
 int64_t staging_bytes(const Product& p, const ProductTile& t) {
-  return t.consumers * 1024 * (pass_blocks(p, t) | 1);
+  const int64_t blocks = p.out_columns(t) / t.split / 8;
+  const int64_t pass = blocks > 12 && blocks % 2 == 0 ? blocks / 2 : blocks;
+  return t.consumers * 1024 * (pass | 1);
 }
 
 int64_t stage_bytes(const ProductTile& t) {
@@ -71,11 +67,20 @@ int64_t block_slabs(const Product& p, const ProductTile& t) {
   return ceil_div(p.slabs(), t.split);
 }
 
-/// As many as there is room for; more than the work of all consumers' tiles are of no use.
+/// Slots that the residual stream of a tile takes where it comes through the ring: boxes of 32
+/// columns.
+int64_t extra_slots(const Product& p, const ProductTile& t) {
+  if (!p.is_residual || t.cluster * t.split > 1) return 0;
+  return ceil_div(t.columns / 32, (t.rows + t.columns) / t.rows);
+}
+
+/// As many as there is room for; more than the work of all consumers' tiles are of no use. At least
+/// two, and what a consumer waits for at once.
 int64_t stages(const Product& p, const ProductTile& t) {
   const int64_t room = (kSharedBytes - staging_bytes(p, t) - exchange_bytes(t)) / stage_bytes(t);
   const int64_t useful = block_slabs(p, t) * (t.shared ? 1 : t.consumers);
-  return std::clamp<int64_t>(useful, 2, std::min(room, kMostStages));
+  const int64_t least = std::max<int64_t>(2, extra_slots(p, t));
+  return std::clamp<int64_t>(useful, least, std::min(room, kMostStages));
 }
 
 /// Whether the ring of slots holds a whole tile, see product_sm90.cuh.
@@ -140,10 +145,8 @@ std::vector<ProductTile> candidates(const Product& p) {
   const int64_t most_sums = p.is_residual ? 64 : 128;
   std::vector<ProductTile> result;
   const auto add = [&](const ProductTile& t) {
-    const int64_t pass = pass_blocks(p, t);
-    const bool has_whole_groups = !p.is_residual || (pass % 4 == 0 && pass <= 12);
     const int64_t most = !p.is_chunked() || t.split > 1 ? most_sums : p.is_residual ? 48 : 64;
-    if (has_whole_groups && thread_sums(t) <= most) result.push_back(t);
+    if (thread_sums(t) <= most) result.push_back(t);
   };
   for (int64_t columns = 8; columns <= 256; columns += columns < 32 ? 8 : 16) {
     if (columns % p.unit != 0) continue;

@@ -20,21 +20,24 @@ class Placer {
   Placer(const Checkpoint& checkpoint, bool folds_norms)
       : checkpoint_(checkpoint), folds_norms_(folds_norms) {}
 
-  void matrix(const void*& slot, const std::string& name, const MatrixOp& op) {
+  /// `norm_weight`, if there is one, is folded in.
+  void matrix(const void*& slot, const std::string& name, const MatrixOp& op,
+              std::span<const float> norm_weight = {}) {
     const Tensor& tensor = checkpoint_.tensor(name);
-    add(slot, {name, tensor.bytes, tensor.dtype, op.dtype, &op, 0});
+    add(slot, {name, tensor.bytes, tensor.dtype, op.dtype, &op, 0, norm_weight});
   }
   /// A norm and the product behind it; `bias_name` is empty where neither has a bias.
   void normed(NormWeights& norm, const std::string& norm_name, LinearWeights& linear,
               const std::string& name, const std::string& bias_name, const MatrixOp& op) {
-    matrix(linear.weight, name, op);
-    if (!folds_norms_) {
+    if (folds_norms_) {
+      matrix(linear.weight, name, op, keep(values_of(norm_name + ".weight")));
+    } else {
+      matrix(linear.weight, name, op);
       fp32(norm.weight, norm_name + ".weight");
       if (bias_name.empty()) return;
       fp32(norm.bias, norm_name + ".bias");
       return fp32(linear.bias, bias_name);
     }
-    uploads_.back().norm_weight = keep(values_of(norm_name + ".weight"));
     if (bias_name.empty()) return;
     std::vector<float> bias = folded_bias(name, norm_name + ".bias", bias_name);
     floats(linear.bias, bias_name, keep(std::move(bias)));

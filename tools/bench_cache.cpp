@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -126,28 +127,29 @@ class Child {
   int end_;
 };
 
-/// Makes the system forget the files' contents, as after a restart.
-void drop_page_cache(const std::filesystem::path& directory) {
+/// Calls visit(descriptor) for each file, with nothing left to be written.
+void for_each_file(const std::filesystem::path& directory, const std::function<void(int)>& visit) {
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) continue;
     ::fdatasync(fd);
-    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    visit(fd);
     ::close(fd);
   }
 }
 
-/// Has the system keep the files' contents in memory, and nothing left to be written.
+/// Makes the system forget the files' contents, as after a restart.
+void drop_page_cache(const std::filesystem::path& directory) {
+  for_each_file(directory, [](int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); });
+}
+
+/// Has the system keep the files' contents in memory.
 void fill_page_cache(const std::filesystem::path& directory) {
   std::vector<char> buffer(1 << 20);
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;
-    ::fdatasync(fd);
+  for_each_file(directory, [&](int fd) {
     while (::read(fd, buffer.data(), buffer.size()) > 0) {
     }
-    ::close(fd);
-  }
+  });
 }
 
 class CacheBench {

@@ -257,19 +257,20 @@ class KernelBench {
     void* moments;
   };
 
-  /// Moments with which a norm changes nothing but the unit of fp16 (moments.cuh).
+  /// Moments with which a norm changes nothing but the unit of fp16 (moments.cuh); or room for
+  /// those that a product leaves.
   Result<RowInputs> row_inputs(const ProductCase& c, int64_t rows) {
     RowInputs inputs{};
     LAYA_ASSIGN(inputs.positions,
                 gpu_.integers(std::vector<int32_t>(static_cast<size_t>(rows), 7)));
-    std::vector<int32_t> moments(static_cast<size_t>(rows * (c.k / 16)), 0);
+    std::vector<int32_t> moments(static_cast<size_t>(rows * (std::max(c.k, c.n) / 16)), 0);
     for (size_t i = 1; i < moments.size(); i += 2) {
       moments[i] = std::bit_cast<int32_t>(32 * (1 - kEps));
     }
     LAYA_ASSIGN(inputs.moments, gpu_.integers(moments));
     const float unit = gpu_.dtype() == DType::kF16 ? 16 : 1;
     const std::vector<int32_t> scales(static_cast<size_t>(rows), std::bit_cast<int32_t>(unit));
-    if (rows >= 4096) {
+    if (rows >= model::kRowScalesFrom) {
       LAYA_ASSIGN(inputs.scales, gpu_.integers(scales));
     }
     return inputs;
@@ -308,7 +309,7 @@ class KernelBench {
     LAYA_ASSIGN(const auto before, read_floats(gpu_.floats(0, x_bytes), some * c.n));
     LAYA_TRY(launch(c, variant, rows, 0, inputs));
     LAYA_TRY(blas_run(rows, c.w_rows(), c.k)(0));
-    LAYA_ASSIGN(auto ours, read(gpu_.results(0, 1), some * c.n));
+    LAYA_ASSIGN(const auto ours, read(gpu_.results(0, 1), some * c.n));
     LAYA_ASSIGN(const auto theirs, read(gpu_.more_results(0, 1), some * c.w_rows()));
     LAYA_ASSIGN(const auto floats, read_floats(gpu_.floats(0, x_bytes), some * c.n));
     const bool is_residual = c.epilogue == Epilogue::kResidual;

@@ -8,7 +8,7 @@
 //! param  N          int   32..16777216 step 32   columns of x
 //! param  K          int   8..16777216 step 8     columns of a and w
 //! param  BM         int   64..128 step 64        tile: rows
-//! param  BN         int   16..256 step 16        tile: columns, divided by CLUSTER
+//! param  BN         int   16..128 step 16        tile: columns, divided by CLUSTER
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
@@ -25,9 +25,11 @@
 //! arg    moments    ptr                          [rows, N / 32, 2] fp32, written
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
-// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: C / SPLIT is 32, 64,
-// 96 or 128; rows of one consumer times C <= 64 * 128, for K >= 2048 without SPLIT 64 * 96. SPLIT:
-// CLUSTER is 1, consumers share tiles. Launch and dynamic shared memory: as gemm_sm90.
+// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: 32, 64, 96 or 128, and
+// 128 if blocks split k; rows of one consumer times C <= 64 * 128, for K >= 2048 without SPLIT
+// 64 * 96. SPLIT: CLUSTER is 1, consumers share tiles. STAGES is at least C / 32 divided by
+// 1 + C / BM (rounded down), rounded up.
+// Launch and dynamic shared memory: as gemm_sm90.
 #include "moments.cuh"
 #include "product_sm90.cuh"
 
@@ -170,9 +172,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1)
   run_product<Pipeline, Writer>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int row) {
-        if constexpr (Pipeline::kExtraSlots == 0) {  // one tile, and all in flight at once
+        if constexpr (Pipeline::kExtraSlots == 0) {  // not through the ring
           wait_for_kernels_before();
           const int share = SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0;
+          if (SPLIT > 1 && tile.column + share >= N) return;  // behind the matrix
 #pragma unroll
           for (int pass = 0; pass < kPasses; ++pass) {
             residuals[pass].load(new_x, row + pass_row(pass),

@@ -36,8 +36,8 @@ __device__ inline float2 group_moments(const float (&x)[Count]) {
 }
 
 /// Of a row of D columns with moments [D / 32, 2] what one of 4 neighbouring lanes knows. Where
-/// bulk copies fill the way to memory, a load waits for microseconds: so load() only starts loads,
-/// and scale() needs them. The lanes call both together, for the same row.
+/// bulk copies fill the way to memory, a load waits for microseconds: so up to D = 1024 load() only
+/// starts loads, and scale() needs them. The lanes call both together, for the same row.
 template <class Elem, int D>
 class RowMoments {
  public:

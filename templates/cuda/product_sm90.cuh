@@ -80,10 +80,10 @@ class TileList {
   int rows_;
 };
 
-/// EXTRA: boxes of BM rows and 128 bytes that the epilogue of a tile reads. Unless a block has one
-/// tile, they come through the ring, behind the slabs: an ordinary load would wait for the copies
-/// that are on their way, which takes microseconds. Not where blocks share w: one of them could be
-/// done with its box and arrive at a slot that the other has not yet left.
+/// EXTRA: boxes of BM rows and 128 bytes that the epilogue of a tile reads. Unless the ring holds a
+/// whole tile or blocks split k, they come through it, behind the slabs: an ordinary load would
+/// wait for the copies that are on their way, which takes microseconds. Not where blocks share w:
+/// one of them could be done with its box and arrive at a slot that the other has not yet left.
 template <class Elem, class Tile, int K, int SpinLimit, int EXTRA = 0>
 class ProductPipeline {
  public:
@@ -103,6 +103,7 @@ class ProductPipeline {
   static constexpr int kExtraSlots = kFitsRing || Shape::kSplit * Shape::kCluster > 1
                                          ? 0
                                          : (EXTRA + kSlotBoxes - 1) / kSlotBoxes;
+  static_assert(kExtraSlots <= Shape::kStages, "a consumer waits for all boxes at once");
   static constexpr int kTileSlots = kSlabs + kExtraSlots;
 
   /// Shared memory: the slots, what the blocks that split k send each other, the barriers.

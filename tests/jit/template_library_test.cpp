@@ -43,8 +43,13 @@ TEST_CASE("every built-in template has a correct declaration and exists on both 
     REQUIRE(cpu);
     CHECK((*cuda)->entry == name);
     // Products of a GPU also normalize what they read.
-    const bool is_product = std::string(name).starts_with("gemm");
-    CHECK(((*cuda)->args == (*cpu)->args) == !is_product);
+    auto args = (*cuda)->args;
+    if (std::string_view(name).starts_with("gemm")) {
+      CHECK(std::erase_if(args, [](const auto& arg) {
+              return arg.name == "scales" || arg.name == "moments" || arg.name == "eps";
+            }) == 3);
+    }
+    CHECK(args == (*cpu)->args);
   }
 }
 

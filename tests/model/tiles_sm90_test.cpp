@@ -35,10 +35,18 @@ struct Shape {
   const char* name;
   int64_t n, k;
 };
-constexpr Shape kShapes[] = {
-    {"gemm", 2304, 768},       {"gemm", 768, 768},   {"gemm", 768, 3072},
-    {"gemm", 4096, 1024},      {"gemm", 8, 8},       {"gemm", 136, 72},
-    {"gemm_geglu", 1152, 768}, {"gemm_geglu", 8, 8}, {"gemm_geglu", 2624, 1024}};
+constexpr Shape kShapes[] = {{"gemm", 2304, 768},
+                             {"gemm", 768, 768},
+                             {"gemm", 768, 3072},
+                             {"gemm", 4096, 1024},
+                             {"gemm", 8, 8},
+                             {"gemm", 136, 72},
+                             {"gemm_geglu", 1152, 768},
+                             {"gemm_geglu", 8, 8},
+                             {"gemm_geglu", 2624, 1024},
+                             {"gemm_residual", 768, 768},
+                             {"gemm_residual", 1024, 2624},
+                             {"gemm_residual", 768, 64}};
 
 TEST_CASE("tiles of Hopper products fit the chip and what the templates ask for") {
   for (const Shape& shape : kShapes) {
@@ -59,8 +67,12 @@ TEST_CASE("tiles of Hopper products fit the chip and what the templates ask for"
       CHECK(columns <= 256);
       const int64_t group_rows = is_shared(tile) ? rows / value(tile, "CONSUMERS") : rows;
       CHECK(group_rows % 64 == 0);
-      // Registers for sums; those of two chunks of k are held beside them.
-      CHECK(group_rows / 64 * columns / 2 <= (shape.k < 2048 || split > 1 ? 128 : 64));
+      // Registers for sums, and beside them those of two chunks of k, moments, or x.
+      const bool is_residual = std::string_view(shape.name) == "gemm_residual";
+      const int64_t most_sums = shape.k >= 2048 && split == 1 ? (is_residual ? 48 : 64)
+                                : is_residual                 ? 64
+                                                              : 128;
+      CHECK(group_rows / 64 * columns / 2 <= most_sums);
       CHECK((split == 1 || (split == 4 && shape.k >= 2048 && cluster == 1)));
       CHECK(value(tile, "STAGES") >= 2);
       for (const int64_t run : {1, 63, 64, 129, 1000, 32768}) {
@@ -68,6 +80,21 @@ TEST_CASE("tiles of Hopper products fit the chip and what the templates ask for"
         if (split == 1) CHECK(tile.rule.shape(run).grid.x <= 132);
       }
       CHECK(tile.rule.shape(0).grid.x == 0);
+    }
+  }
+}
+
+TEST_CASE(
+    "Hopper's ring has slots for all boxes of the residual stream that a consumer waits for") {
+  for (const int64_t k : {8, 64, 128, 768, 2624}) {
+    const jit::KernelSpec base = product("gemm_residual", "bf16", 768, k);
+    for (const ProductTile& tile : ranked_product_tiles(base, 64)) {
+      CAPTURE(product_variant(base, tile, 64).spec.to_string());
+      CHECK(tile.columns % 32 == 0);
+      const int64_t slot_boxes = 1 + tile.columns / tile.rows;
+      const int64_t slots = (tile.columns / 32 + slot_boxes - 1) / slot_boxes;
+      const bool is_through_ring = tile.cluster == 1 && tile.split == 1;
+      CHECK((!is_through_ring || value(product_tile(base, tile, 64), "STAGES") >= slots));
     }
   }
 }

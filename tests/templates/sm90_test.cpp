@@ -67,6 +67,8 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
       with_tile(geglu, model::product_tile(geglu, {64, 32, 1, 1, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {64, 32, 1, 1, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {64, 128, 1, 2, false}, INT64_MAX)),
+      with_tile(residual, model::product_tile(residual, {128, 64, 1, 2, false}, INT64_MAX)),
+      with_tile(residual, model::product_tile(residual, {128, 64, 2, 2, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {128, 128, 1, 2, true}, INT64_MAX))};
   for (const model::ProductTile& tile :
        {model::ProductTile{64, 96, 1, 2, false}, {128, 96, 2, 2, true}, {64, 128, 1, 1, true, 4}}) {
