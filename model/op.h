@@ -30,6 +30,7 @@ struct Variant {
   int64_t max_rows;  ///< use it up to this many rows; INT64_MAX in the last variant
   jit::KernelSpec spec;
   LaunchRule rule;
+  int64_t code = 1;  ///< roughly how long it takes to compile beside others: for sorting
 };
 
 /// Variants in ascending order of max_rows; empty where a plan does without the operation. All

@@ -30,7 +30,7 @@ Op with_tiles(const jit::KernelSpec& base, Use use = Use::kOften) {
     for (const jit::Param& param : tile.params) {
       std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
     }
-    op.variants.push_back({tile.max_rows, std::move(spec), tile.rule});
+    op.variants.push_back({tile.max_rows, std::move(spec), tile.rule, tile.code});
   }
   return op;
 }

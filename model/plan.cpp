@@ -96,12 +96,16 @@ std::vector<const Op*> Plan::ops() const {
 }
 
 std::vector<jit::KernelSpec> Plan::specs() const {
-  std::vector<jit::KernelSpec> specs;
+  std::vector<const Variant*> variants;
   for (const Op* op : ops()) {
-    for (const Variant& variant : op->variants) {
-      if (std::find(specs.begin(), specs.end(), variant.spec) == specs.end()) {
-        specs.push_back(variant.spec);
-      }
+    for (const Variant& variant : op->variants) variants.push_back(&variant);
+  }
+  std::stable_sort(variants.begin(), variants.end(),
+                   [](const Variant* a, const Variant* b) { return a->code > b->code; });
+  std::vector<jit::KernelSpec> specs;
+  for (const Variant* variant : variants) {
+    if (std::find(specs.begin(), specs.end(), variant->spec) == specs.end()) {
+      specs.push_back(variant->spec);
     }
   }
   return specs;

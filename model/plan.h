@@ -54,9 +54,9 @@ struct Plan {
   /// norm's weight and bias folded into their own (fold_norm.h): on GPUs.
   bool folds_norms() const { return norm.variants.empty(); }
 
-  /// Every operation, those with the longest compile first.
   std::vector<const Op*> ops() const;
-  /// The distinct kernels of ops(), in the same order.
+  /// The distinct kernels of ops(), those that take longest to compile first: several threads that
+  /// take them in turn then end together.
   std::vector<jit::KernelSpec> specs() const;
 };
 

@@ -16,7 +16,11 @@ struct Tile {
   std::vector<jit::Param> params;  ///< such as BM, BN; none where a template has no tile parameters
   LaunchRule rule;
   std::string template_name = {};  ///< of another template that does the same; empty: the base's
+  int64_t code = 1;                ///< see Variant::code
 };
+
+/// Tile::code of products and attention where no better estimate is known.
+inline constexpr int64_t kLargeCode = 20;
 
 /// `base` has every parameter but those of the tile. Ascending in max_rows; the last max_rows is
 /// INT64_MAX. Empty only for gemm_rope where the target has no such kernel. Precondition: `base`

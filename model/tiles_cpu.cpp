@@ -37,7 +37,8 @@ Tile gemm_tiles(const jit::KernelSpec& base, bool geglu) {
   return {.max_rows = std::numeric_limits<int64_t>::max(),
           .params = {{"MR", tile.rows}, {"NR", tile.columns}},
           .rule = {.rows_per_block = kRows,
-                   .blocks_per_group = panels(int_param(base, "N"), panel_columns)}};
+                   .blocks_per_group = panels(int_param(base, "N"), panel_columns)},
+          .code = kLargeCode};
 }
 
 Tile pack_tiles(const jit::KernelSpec& base) {
@@ -52,7 +53,8 @@ Tile attention_tiles(const jit::KernelSpec& base) {
   constexpr int64_t kQueries = 32;
   return {.max_rows = std::numeric_limits<int64_t>::max(),
           .params = {{"BQ", kQueries}},
-          .rule = {.rows_per_block = kQueries, .blocks_per_group = int_param(base, "HEADS")}};
+          .rule = {.rows_per_block = kQueries, .blocks_per_group = int_param(base, "HEADS")},
+          .code = kLargeCode};
 }
 
 /// Kernels that follow any grid: only large enough blocks to be worth handing to a thread.

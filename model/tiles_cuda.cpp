@@ -35,7 +35,9 @@ Tile gemm_tile(const GemmTile& t, int64_t n, int64_t parts, int64_t max_rows) {
   return {max_rows,
           {param("BM", t.bm), param("BN", t.bn), param("WM", t.wm), param("WN", t.wn),
            param("STAGES", t.stages)},
-          rule};
+          rule,
+          {},
+          kLargeCode};
 }
 
 /// Small tiles as long as the next larger ones would leave most of a big GPU idle.
@@ -100,7 +102,7 @@ Tile attention_tile(const jit::KernelSpec& base, int64_t bq, int64_t max_rows) {
   rule.blocks_per_group = int_param(base, "HEADS");
   rule.threads = 128;
   rule.dynamic_shared_bytes = static_cast<uint32_t>(shared);
-  return {max_rows, {param("BQ", bq)}, rule};
+  return {max_rows, {param("BQ", bq)}, rule, {}, kLargeCode};
 }
 
 /// With 128 queries a block makes twice the use of each key that it loads. That needs the registers

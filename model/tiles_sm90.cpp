@@ -164,6 +164,13 @@ std::vector<ProductTile> candidates(const Product& p) {
   return result;
 }
 
+/// Of a kernel, see Variant::code. Sets of sums for chunks and the way of x make for more of it.
+int64_t code_of(const Product& p, const ProductTile& t) {
+  const int64_t sets = p.is_chunked() && t.split == 1 ? 2 : 1;
+  return thread_sums(t) * sets * (p.is_residual ? 3 : 2) / 2;
+}
+constexpr int64_t kAttentionCode = 110;
+
 jit::Param param(const char* name, int64_t value) {
   return {name, jit::ParamValue{value}};
 }
@@ -278,7 +285,8 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max
                                     yes_no("SHARED", t.shared),  param("STAGES", stage_count),
                                     param("SPIN_LIMIT", 0)};
   if (base.template_name() == "gemm" || p.is_residual) params.push_back(param("SPLIT", t.split));
-  return {max_rows, std::move(params), rule, base.template_name() + std::string(kSuffix)};
+  return {max_rows, std::move(params), rule, base.template_name() + std::string(kSuffix),
+          code_of(p, t)};
 }
 
 std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64_t rows) {
@@ -298,7 +306,7 @@ Variant product_variant(const jit::KernelSpec& base, const ProductTile& t, int64
       std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
     }
   }
-  return {max_rows, std::move(spec), tile.rule};
+  return {max_rows, std::move(spec), tile.rule, tile.code};
 }
 
 std::optional<jit::KernelSpec> product_base(const jit::KernelSpec& variant) {
@@ -330,7 +338,8 @@ Tile attention_tile(const jit::KernelSpec& base, int64_t queries, int64_t keys, 
           {param("BQ", queries), param("KEYS", keys), param("STAGES", stage_count),
            param("SPIN_LIMIT", 0)},
           rule,
-          base.template_name() + "_sm90"};
+          base.template_name() + "_sm90",
+          kAttentionCode};
 }
 
 std::vector<Tile> sm90_tiles(const jit::KernelSpec& base, Use use) {

@@ -54,6 +54,21 @@ TEST_CASE("variants of an operation cover all row counts in ascending order") {
   }
 }
 
+TEST_CASE("of Hopper's kernels those with most code come first") {
+  const std::vector<jit::KernelSpec> specs = plan_of("base", DType::kBF16, kHopper).specs();
+  const auto place = [&](const char* name, const char* tile) {
+    const auto at = std::find_if(specs.begin(), specs.end(), [&](const jit::KernelSpec& spec) {
+      return spec.template_name() == name && contains(spec.to_string(), tile);
+    });
+    REQUIRE(at != specs.end());
+    return at - specs.begin();
+  };
+  CHECK(place("gemm_residual_sm90", "BM=128,BN=96,CLUSTER=1,CONSUMERS=2,K=3072") < 16);
+  CHECK(place("gemm_rope_sm90", "BM=128,BN=128") < 16);
+  CHECK(place("attention_sm90", "BQ=128") < 16);
+  CHECK(place("gemm_residual_sm90", "BM=64,BN=32") > 16);
+}
+
 TEST_CASE("attention and matrix products, the longest compiles, come first") {
   for (const jit::Target& target : {kHopper, jit::host_cpu_target()}) {
     bool small_seen = false;
