@@ -89,23 +89,24 @@ bool fits_ring(const Product& p, const ProductTile& t) {
   return !takes_turns && t.cluster == 1 && stages(p, t) == block_slabs(p, t);
 }
 
+/// Cycles that a thread takes to finish one of its values. Those that are added to the residual
+/// stream take longest where that does not come through the ring.
+double store_cycles(const Product& p, const ProductTile& t) {
+  if (!p.is_residual) return p.parts == 2 ? 17.8 : 14.3;
+  if (t.cluster > 1) return 105;
+  return fits_ring(p, t) || t.split > 1 ? 39 : 23;
+}
+
 /// Estimated time of the product in cycles, good enough to rank tiles: the constants are fitted to
-/// 4,500 tiles measured on an H200, among which the choices are 1.3 % slower than the best, and to
-/// 700 that add to the residual stream, 2.7 %. A slab
-/// takes the slowest of tensor cores, the way from the L2 cache, whose rate is shared by the blocks
-/// at work, and what starting its products costs; storing a tile is hidden behind the next one if
-/// consumers take turns. What a product moves of the residual stream is hidden in part, and waits
-/// for memory; it takes longest where it does not come through the ring.
+/// 4,500 tiles measured on an H200, among which the choices are 1.3 % slower than the best, and for
+/// those that add to the residual stream to 700 more (2.7 %). A slab takes the slowest of tensor
+/// cores, the way from the L2 cache, whose rate is shared by the blocks at work, and what starting
+/// its products costs; storing a tile is hidden behind the next one if consumers take turns. The
+/// way of the residual stream is hidden in part, and limited by memory.
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   constexpr double kStart = 3510, kStartCluster = 1210, kExchange = 1380;  // cycles
   constexpr double kBlockRate = 118.4, kChipRate = 6950;  // bytes per cycle from the L2 cache
   constexpr double kMemoryRate = 4300;  // bytes per cycle of x in, and x and its rounding out
-  const bool fits = fits_ring(p, t);
-  const double store_value = p.is_residual  ? t.cluster > 1         ? 105
-                                              : fits || t.split > 1 ? 39
-                                                                    : 23
-                             : p.parts == 2 ? 17.8
-                                            : 14.3;   // cycles for a thread's value
   const double alignment = t.columns % 64 == 0   ? 1  // of tiles in the matrices
                            : t.columns % 32 == 0 ? 1.10
                                                  : 1.225;
@@ -122,10 +123,10 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   const double multiply = bm / 64 * 4 * std::max(columns / 2, 24.4 + 0.205 * columns) * efficiency;
   const double l2 = (bm + columns / static_cast<double>(t.cluster)) * 128 /
                     std::min(kBlockRate, kChipRate / active);
-  const double issue = fits ? 114 : 214;
+  const double issue = fits_ring(p, t) ? 114 : 214;
   const double product = static_cast<double>(block_slabs(p, t)) * std::max({multiply, l2, issue}) +
                          (t.split > 1 ? kExchange : 0);
-  const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_value /
+  const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_cycles(p, t) /
                        static_cast<double>((t.shared ? t.consumers : 1) * t.split);
   const double start = kStart + (t.cluster * t.split > 1 ? kStartCluster : 0);
   if (t.split > 1) return rounds * (start + product + store);  // blocks do not stay
