@@ -45,13 +45,7 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
   constexpr int kUnits = BN / 8;  // 8 columns of one row are one thread's work
   static_assert(Shape::kThreads % kUnits == 0, "a thread keeps its columns");
 
-  let_next_kernel_start();
-  const TilePosition tile = tile_position((rows + BM - 1) / BM, (N + BN - 1) / BN);
-  const int m0 = tile.row_tile * BM, n0 = tile.column_tile * BN;
-  const int tile_rows = min(BM, rows - m0);
-  const float* sums =
-      product_tile<T, Shape, N, K, 1>(a + static_cast<long long>(m0) * K, tile_rows,
-                                      w + static_cast<long long>(n0) * K, n0, shared);
+  const auto [m0, n0, tile_rows, sums] = block_tile<T, Shape, N, K, 1>(a, w, rows, shared);
   const float* row_scales =
       tile_scales<BM, Shape::kThreads>(RowNorms<T, K>{scales, moments, eps}, m0, tile_rows);
 

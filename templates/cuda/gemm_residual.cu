@@ -37,13 +37,7 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
   constexpr int kStep = Shape::kThreads / kUnits;
   static_assert(Shape::kThreads % kUnits == 0, "a thread keeps its columns");
 
-  let_next_kernel_start();
-  const TilePosition tile = tile_position((rows + BM - 1) / BM, (N + BN - 1) / BN);
-  const int m0 = tile.row_tile * BM, n0 = tile.column_tile * BN;
-  const int tile_rows = min(BM, rows - m0);
-  const float* sums =
-      product_tile<T, Shape, N, K, 1>(a + static_cast<long long>(m0) * K, tile_rows,
-                                      w + static_cast<long long>(n0) * K, n0, shared);
+  const auto [m0, n0, tile_rows, sums] = block_tile<T, Shape, N, K, 1>(a, w, rows, shared);
 
   // Threads behind the last row or column go along, for the lanes that they share a group with.
   const int column = threadIdx.x % kUnits * 8;

@@ -128,3 +128,24 @@ __device__ inline const float* product_tile(const Elem* a, int a_rows, const Ele
   __syncthreads();
   return reinterpret_cast<const float*>(shared);
 }
+
+/// A block's tile of the product of a [rows, K] and w [Parts * N, K], see product_tile().
+struct BlockTile {
+  int row, column;    ///< its first, of out
+  int rows;           ///< that are inside of a
+  const float* sums;  ///< Shape::kPitch floats a row
+};
+template <class Elem, class Shape, int N, int K, int Parts>
+__device__ inline BlockTile block_tile(const Elem* a, const Elem* w, int rows,
+                                       unsigned char* shared) {
+  constexpr int kColumns = Shape::kColumns / Parts;  // of out
+  let_next_kernel_start();
+  const TilePosition tile =
+      tile_position((rows + Shape::kRows - 1) / Shape::kRows, (N + kColumns - 1) / kColumns);
+  const int m0 = tile.row_tile * Shape::kRows, n0 = tile.column_tile * kColumns;
+  const int tile_rows = min(Shape::kRows, rows - m0);
+  const float* sums =
+      product_tile<Elem, Shape, N, K, Parts>(a + static_cast<long long>(m0) * K, tile_rows,
+                                             w + static_cast<long long>(n0) * K, n0, shared);
+  return {m0, n0, tile_rows, sums};
+}
