@@ -13,6 +13,7 @@ namespace laya::model {
 namespace {
 
 constexpr size_t kAlign = 256;
+constexpr int kBiasThreads = 4;  // a few milliseconds of work for each bias
 
 // Collects what to upload and where the address of each array has to be written afterwards.
 class Placer {
@@ -29,15 +30,15 @@ class Placer {
   /// A norm and the product behind it; `bias_name` is empty where neither has a bias.
   void normed(NormWeights& norm, const std::string& norm_name, LinearWeights& linear,
               const std::string& name, const std::string& bias_name, const MatrixOp& op) {
-    if (folds_norms_) {
-      matrix(linear.weight, name, op, keep(values_of(norm_name + ".weight")));
-    } else {
+    if (!folds_norms_) {
       matrix(linear.weight, name, op);
       fp32(norm.weight, norm_name + ".weight");
       if (bias_name.empty()) return;
       fp32(norm.bias, norm_name + ".bias");
-      return fp32(linear.bias, bias_name);
+      fp32(linear.bias, bias_name);
+      return;
     }
+    matrix(linear.weight, name, op, keep(values_of(norm_name + ".weight")));
     if (bias_name.empty()) return;
     std::vector<float> bias = folded_bias(name, norm_name + ".bias", bias_name);
     floats(linear.bias, bias_name, keep(std::move(bias)));
@@ -90,7 +91,7 @@ class Placer {
     std::vector<float> bias = values_of(bias_name);
     const size_t columns = norm_bias.size();
     const size_t row_bytes = columns * static_cast<size_t>(size_of(matrix.dtype));
-    parallel_for(bias.size(), 4, [&](size_t n) {
+    parallel_for(bias.size(), kBiasThreads, [&](size_t n) {
       std::vector<float> row(columns);
       convert(matrix.bytes.data() + n * row_bytes, matrix.dtype,
               reinterpret_cast<std::byte*>(row.data()), DType::kF32, columns);

@@ -11,17 +11,16 @@
 #include "model/tuned_tiles.h"
 #include "tools/console.h"
 #include "tools/gpu_bench.h"
+#include "tools/product_cases.h"
 #include "tools/progress.h"
 #include "tools/tile_tuning.h"
 
 namespace laya::tools {
 namespace {
 
-using model::Activation;
 using model::DType;
-
-constexpr int64_t kHeadDim = 64;
-constexpr float kEps = 1e-5F;
+using model::kHeadDim;
+using model::kNormEps;
 
 /// The reference that every kernel without arithmetic is held against.
 constexpr const char* kCopy = R"(//! entry copy
@@ -39,63 +38,6 @@ extern "C" __global__ void copy(const float4* from, float4* to, long long n) {
 
 double geglu(double u, double g) {
   return 0.5 * u * std::erfc(-u / std::sqrt(2.0)) * g;
-}
-
-/// What a product ends with; all but the last begin with a norm. The last adds to its results and
-/// so comes last of all.
-enum class Epilogue : uint8_t { kBias, kBiasRelu, kRope, kGeglu, kResidual };
-
-struct ProductCase {
-  Epilogue epilogue;
-  int64_t n, k;  // columns of out and of a
-  model::Use use = model::Use::kSeldom;
-  auto operator<=>(const ProductCase&) const = default;
-
-  const char* name() const {
-    static constexpr const char* kNames[] = {"gemm+bias", "gemm+bias+relu", "gemm_rope",
-                                             "gemm_geglu", "gemm_residual"};
-    return kNames[static_cast<int>(epilogue)];
-  }
-  int64_t w_rows() const { return epilogue == Epilogue::kGeglu ? 2 * n : n; }
-  model::Op op(const jit::Target& target, DType dtype) const {
-    switch (epilogue) {
-      case Epilogue::kRope:
-        return model::gemm_rope_op(target, dtype, n / (3 * kHeadDim), kHeadDim, k);
-      case Epilogue::kGeglu: return model::gemm_geglu_op(target, dtype, n, k);
-      case Epilogue::kResidual: return model::gemm_residual_op(target, dtype, n, k, use);
-      default:
-        return model::gemm_op(
-            target, dtype, n, k,
-            epilogue == Epilogue::kBiasRelu ? Activation::kRelu : Activation::kNone, use);
-    }
-  }
-};
-
-std::set<ProductCase> products_of(const std::vector<model::Config>& configs) {
-  std::set<ProductCase> cases;
-  for (const model::Config& config : configs) {
-    const int64_t d = config.hidden_size, f = config.intermediate_size;
-    cases.insert({{Epilogue::kRope, 3 * d, d},
-                  {Epilogue::kResidual, d, d, model::Use::kOften},
-                  {Epilogue::kGeglu, f, d},
-                  {Epilogue::kResidual, d, f, model::Use::kOften},
-                  {Epilogue::kBias, 3 * d, d},
-                  {Epilogue::kBiasRelu, 4 * d, d},
-                  {Epilogue::kResidual, d, 4 * d}});
-  }
-  return cases;
-}
-
-std::string tile_text(const model::Variant& variant) {
-  if (!variant.spec.template_name().ends_with("_sm90")) return "";
-  std::string text;
-  for (const char* name : {"BM", "BN", "CLUSTER", "CONSUMERS", "STAGES"}) {
-    text += (text.empty() ? " tile " : ",") + std::to_string(model::int_param(variant.spec, name));
-  }
-  if (model::word_param(variant.spec, "SHARED") == "yes") text += ",shared";
-  const std::string& name = variant.spec.template_name();
-  const bool can_split = name == "gemm_sm90" || name == "gemm_residual_sm90";
-  return text + (can_split && model::int_param(variant.spec, "SPLIT") > 1 ? ",split" : "");
 }
 
 class KernelBench {
@@ -265,7 +207,7 @@ class KernelBench {
                 gpu_.integers(std::vector<int32_t>(static_cast<size_t>(rows), 7)));
     std::vector<int32_t> moments(static_cast<size_t>(rows * (std::max(c.k, c.n) / 16)), 0);
     for (size_t i = 1; i < moments.size(); i += 2) {
-      moments[i] = std::bit_cast<int32_t>(32 * (1 - kEps));
+      moments[i] = std::bit_cast<int32_t>(32 * (1 - kNormEps));
     }
     LAYA_ASSIGN(inputs.moments, gpu_.integers(moments));
     const float unit = gpu_.dtype() == DType::kF16 ? 16 : 1;
@@ -290,13 +232,13 @@ class KernelBench {
     }
     void* const floats = gpu_.floats(0, bytes(2 * c.n));
     if (c.epilogue == Epilogue::kGeglu) {
-      return gpu_.launch(variant, rows, a, w, inputs.scales, inputs.moments, out, kEps, count);
+      return gpu_.launch(variant, rows, a, w, inputs.scales, inputs.moments, out, kNormEps, count);
     }
     if (c.epilogue == Epilogue::kRope) {
       return gpu_.launch(variant, rows, a, w, floats, floats, inputs.positions, inputs.scales,
-                         inputs.moments, out, kEps, count);
+                         inputs.moments, out, kNormEps, count);
     }
-    return gpu_.launch(variant, rows, a, w, floats, inputs.scales, inputs.moments, out, kEps,
+    return gpu_.launch(variant, rows, a, w, floats, inputs.scales, inputs.moments, out, kNormEps,
                        count);
   }
 
@@ -422,18 +364,18 @@ class KernelBench {
     const model::Op norm = model::layer_norm_op(target(), DType::kF32, d);
     LAYA_TRY(move("layer_norm", norm, rows, d, 8 * size, [&](size_t set) {
       return gpu_.launch(norm.choose(rows), rows, gpu_.floats(set, 4 * size), weight, weight,
-                         gpu_.results(set, 4 * size), kEps, count);
+                         gpu_.results(set, 4 * size), kNormEps, count);
     }));
     const model::Op embed = model::embed_norm_op(target(), DType::kF16, t, d);
     LAYA_TRY(move("embed_norm", embed, rows, d, 8 * size, [&](size_t set) {
       return gpu_.launch(embed.choose(rows), rows, ids, gpu_.activations(set, 2 * size), weight,
-                         gpu_.results(set, 4 * size), gpu_.more_results(set, 2 * size), kEps,
+                         gpu_.results(set, 4 * size), gpu_.more_results(set, 2 * size), kNormEps,
                          count);
     }));
     const model::Op last = model::final_norm_op(target(), t, d);
     LAYA_TRY(move("final_norm", last, rows, d, 10 * size, [&](size_t set) {
       return gpu_.launch(last.choose(rows), rows, gpu_.floats(set, 4 * size), weight, weight, types,
-                         weight, weight, gpu_.results(set, 2 * size), kEps, count);
+                         weight, weight, gpu_.results(set, 2 * size), kNormEps, count);
     }));
     const model::Op gather = model::gather_rows_op(target(), t, d);
     return move("gather_rows", gather, rows, d, 12 * size, [&](size_t set) {
