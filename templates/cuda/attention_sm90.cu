@@ -41,6 +41,8 @@
 
 constexpr int kConsumers = BQ / 64;
 constexpr int kThreads = (kConsumers + 1) * 128;
+/// Blocks that a multiprocessor has room for, if threads have 128 registers on average.
+constexpr int kBlocks = BQ == 64 && KEYS == 64 ? 2 : 1;
 constexpr long long kPitch = 3 * HEADS * HEAD_DIM;  // elements from row to row of qkv
 constexpr int kRowBytes = HEAD_DIM * T_BYTES;       // of a head: one row of the swizzle
 constexpr u32 kQueryBytes = BQ * kRowBytes, kKeyBytes = KEYS * kRowBytes;
@@ -118,7 +120,7 @@ struct Layout {
   /// By one thread.
   __device__ void init() const {
     constexpr u32 kProducers = 128, kConsumerWarps = 4 * kConsumers;
-    init_barrier(full_queries(), kProducers);
+    init_barrier(full_queries(), kProducers + 1);
     init_barrier(empty_queries(), 128 * kConsumers);
     for (int i = 0; i < STAGES; ++i) {
       init_barrier(full_keys(i), kProducers);
@@ -146,34 +148,36 @@ __device__ inline void hold_back(float x) {
   if (__any_sync(0xffffffff, x < 0)) __syncwarp();
 }
 
-/// The four warps that fetch. Copies are asynchronous; what has been started is announced two steps
-/// later, when it has arrived.
+/// The four warps that fetch. Copies are asynchronous and announce themselves.
 class Producer {
  public:
   __device__ explicit Producer(const Layout& layout) : at_(layout) {}
 
   __device__ void send_item(const Item& item, const T* qkv) {
-    if (item.length < 0) settle();  // the consumers may be waiting for it
     wait_for(at_.empty_queries(), parity_ ^ 1);
     parity_ ^= 1;
-    if (threadIdx.x % 128 == 0) item.store(at_.item());
+    if (threadIdx.x % 128 == 0) {
+      item.store(at_.item());
+      arrive(at_.full_queries());
+    }
     if (item.length < 0) {
       arrive(at_.full_queries());
+      asm volatile("cp.async.wait_all;" ::: "memory");  // no copy outlives its thread
       return;
     }
     const T* head = qkv + item.first_row * kPitch + item.head * HEAD_DIM;
     copy_rows<BQ>(at_.queries, head, item.first_query, item.length);
-    started(at_.full_queries());
+    arrive_when_copied(at_.full_queries());
     const KeyRange range = key_range(item.first_query, BQ, item.length);
 #pragma unroll 1
     for (int block = range.first; block < range.end; ++block, cursor_.advance()) {
       wait_for(at_.empty_keys(cursor_.slot), cursor_.parity ^ 1);
       copy_rows<KEYS>(at_.keys(cursor_.slot), head + HEADS * HEAD_DIM, block * KEYS, item.length);
-      started(at_.full_keys(cursor_.slot));
+      arrive_when_copied(at_.full_keys(cursor_.slot));
       wait_for(at_.empty_values(cursor_.slot), cursor_.parity ^ 1);
       copy_rows<KEYS>(at_.values(cursor_.slot), head + 2 * HEADS * HEAD_DIM, block * KEYS,
                       item.length);
-      started(at_.full_values(cursor_.slot));
+      arrive_when_copied(at_.full_values(cursor_.slot));
     }
   }
 
@@ -196,28 +200,9 @@ class Producer {
     }
   }
 
-  /// After the copies of one step: its barrier is told when two more steps have been started.
-  __device__ void started(u32 barrier) {
-    commit_copies();
-    wait_for_copies<2>();
-    tell(waiting_[0]);
-    waiting_[0] = waiting_[1];
-    waiting_[1] = barrier;
-  }
-  __device__ void settle() {
-    wait_for_copies<0>();
-    tell(waiting_[0]);
-    tell(waiting_[1]);
-  }
-  __device__ static void tell(u32 barrier) {
-    fence_async_proxy();
-    if (barrier != 0) arrive(barrier);
-  }
-
   const Layout at_;
   Cursor cursor_;
-  u32 parity_ = 0;           // of the queries' slot
-  u32 waiting_[2] = {0, 0};  // barriers of the last two steps
+  u32 parity_ = 0;  // of the queries' slot
 };
 
 /// A warpgroup's 64 queries.
@@ -284,6 +269,7 @@ class Consumer {
       const bool later = block > range.first;
       if (later) wait_for(at_.full_values(values_.slot), values_.parity);
       wait_for(at_.full_keys(keys_.slot), keys_.parity);
+      fence_async_proxy();  // copies wrote as ordinary stores do
       start();
       multiply_keys();
       if (later) {
@@ -307,6 +293,7 @@ class Consumer {
       pack_probabilities();
     }
     wait_for(at_.full_values(values_.slot), values_.parity);
+    fence_async_proxy();
     start();
     multiply_values(range.end - 1 > range.first);
     wait_for_products<0>();
@@ -449,7 +436,7 @@ class Consumer {
   float rescale_[2];
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     attention_sm90(const T* qkv, T* out, const int* cu_seqlens, const int* tiles, int n) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const Layout layout(shared_window_address(shared));
@@ -457,6 +444,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x / 128 == kConsumers) {
     if constexpr (kConsumers == 2) shrink_registers<40>();
+    if constexpr (kBlocks == 2) shrink_registers<56>();
     let_next_kernel_start();
     Producer producer(layout);
     Item item = item_of(blockIdx.x, cu_seqlens, tiles, n);
@@ -469,6 +457,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     producer.send_item({0, -1, 0, 0}, qkv);
   } else {
     if constexpr (kConsumers == 2) grow_registers<232>();
+    if constexpr (kBlocks == 2) grow_registers<200>();
     Consumer consumer(layout);
     while (consumer.work(out)) {
     }

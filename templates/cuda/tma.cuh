@@ -46,6 +46,12 @@ __device__ inline void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+/// Arrives when all cp.async copies that this thread has started have arrived. They write as
+/// ordinary stores do: who waits calls fence_async_proxy() before tensor cores read them.
+__device__ inline void arrive_when_copied(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 /// Arrives at a barrier of any block of the cluster; `barrier` is a remote_address(). Says that
 /// tensor cores have read something, and publishes no writes: a release at cluster scope would cost
 /// a fence of the whole GPU.
