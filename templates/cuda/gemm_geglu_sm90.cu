@@ -71,8 +71,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
   run_product<Pipeline, Writer>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * N; },
       [&](const TilePosition&, int row) { row_scales.load(row, rows); },
-      [&](const Writer& writer, const TilePosition& tile, int row, const Pipeline::Sums& sums) {
-        row_scales.finish();
-        store_tile(writer, sums, row_scales, out, row, tile.column, rows);
-      });
+      [&](int) { row_scales.finish(); },
+      [&](const Writer& writer, const TilePosition& tile, int row, const Pipeline::Sums& sums,
+          const auto&) { store_tile(writer, sums, row_scales, out, row, tile.column, rows); });
 }

@@ -106,33 +106,34 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
     gemm_rope_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
                    const float* cos, const float* sin, const int* positions, const float* scales,
                    const float* moments, T* qkv, float eps, int rows) {
-  // Where registers allow, the angles come during the product; else they would hold up the end.
-  constexpr bool kEarly = Shape::kGroupRows == 64;
-  Angles early[2];
+  // The angles come as early as there are registers for them: those of 64 rows with the product,
+  // those of 128 in two parts, the first while the last slab is multiplied.
+  constexpr int kBlocks = Shape::kGroupRows / 64;
+  Angles angles[kBlocks][2];  // of each 64 rows, those of rows g and g + 8
+  const auto load_angles = [&](int block, int first_row) {
+    const int row = first_row + block * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    angles[block][0].load(cos, sin, positions, row, rows);
+    angles[block][1].load(cos, sin, positions, row + 8, rows);
+  };
   Scales row_scales({scales, moments, eps});
-  const int lane_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
   run_product<Pipeline, Writer>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition&, int row) {
-        if constexpr (kEarly) {
-          early[0].load(cos, sin, positions, row + lane_row, rows);
-          early[1].load(cos, sin, positions, row + lane_row + 8, rows);
-        }
+        if constexpr (kBlocks == 1) load_angles(0, row);
         row_scales.load(row, rows);
       },
-      [&](const Writer& writer, const TilePosition& tile, int row, Pipeline::Sums& sums) {
-#pragma unroll
-        for (int i = 0; i < Shape::kGroupRows / 32; ++i) {
-          const int block = i / 2, half = i % 2;  // 64 rows; rows g or g + 8
-          if constexpr (kEarly) {
-            rotate_heads(sums[block], half, early[half], tile.column);
-          } else {
-            Angles late;
-            late.load(cos, sin, positions, row + block * 64 + lane_row + half * 8, rows);
-            rotate_heads(sums[block], half, late, tile.column);
-          }
-        }
+      [&](int row) {
         row_scales.finish();
+        if constexpr (kBlocks == 2) load_angles(0, row);
+      },
+      [&](const Writer& writer, const TilePosition& tile, int row, Pipeline::Sums& sums,
+          const auto&) {
+        if constexpr (kBlocks == 2) load_angles(1, row);
+#pragma unroll
+        for (int block = 0; block < kBlocks; ++block) {
+          rotate_heads(sums[block], 0, angles[block][0], tile.column);
+          rotate_heads(sums[block], 1, angles[block][1], tile.column);
+        }
         store_tile(writer, sums, row_scales, qkv, row, tile.column, rows);
       });
 }

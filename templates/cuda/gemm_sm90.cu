@@ -86,9 +86,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1)
   run_product<Pipeline, Writer>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition&, int row) { row_scales.load(row, rows); },
-      [&](const Writer& writer, const TilePosition& tile, int row, const Pipeline::Sums& sums) {
+      [&](int) { row_scales.finish(); },
+      [&](const Writer& writer, const TilePosition& tile, int row, const Pipeline::Sums& sums,
+          const auto&) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix
-        row_scales.finish();
         store_tile(writer, sums, row_scales, bias, out, row, tile.column, rows);
       });
 }

@@ -20,25 +20,66 @@ constexpr float kResidualUnit = 1;
 template <>
 constexpr float kResidualUnit<fp16> = 1.0f / 16;
 
-/// Moments of a group that `Lanes` neighbouring lanes share, each with Count values of it; the
-/// lanes call it together. The order of additions is fixed by Lanes and Count.
+/// Moments of groups that `Lanes` neighbouring lanes share, each with Count values of every group;
+/// the lanes call it together. The groups go in step: one alone would be a chain of waits. The
+/// order of additions is fixed by Lanes and Count.
+template <int Lanes, int Groups, int Count>
+__device__ inline void group_moments(const float (&x)[Groups][Count], float2 (&moments)[Groups]) {
+  static_assert(Lanes * Count == kMomentColumns, "the lanes hold one group");
+  float y[Groups][Count], sums[Groups];
+  const auto sum = [&] {
+#pragma unroll
+    for (int half = Count / 2; half > 0; half /= 2) {
+#pragma unroll
+      for (int g = 0; g < Groups; ++g) {
+#pragma unroll
+        for (int i = 0; i < half; ++i) y[g][i] += y[g][i + half];
+      }
+    }
+#pragma unroll
+    for (int g = 0; g < Groups; ++g) sums[g] = y[g][0];
+#pragma unroll
+    for (int lanes = Lanes / 2; lanes > 0; lanes /= 2) {
+#pragma unroll
+      for (int g = 0; g < Groups; ++g) sums[g] += __shfl_xor_sync(kAllLanes, sums[g], lanes);
+    }
+  };
+#pragma unroll
+  for (int g = 0; g < Groups; ++g) {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) y[g][i] = x[g][i];
+  }
+  sum();
+#pragma unroll
+  for (int g = 0; g < Groups; ++g) {
+    moments[g].x = sums[g] / kMomentColumns;
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+      const float distance = x[g][i] - moments[g].x;
+      y[g][i] = distance * distance;
+    }
+  }
+  sum();
+#pragma unroll
+  for (int g = 0; g < Groups; ++g) moments[g].y = sums[g];
+}
+
+/// The same for one group.
 template <int Lanes, int Count>
 __device__ inline float2 group_moments(const float (&x)[Count]) {
-  static_assert(Lanes * Count == kMomentColumns, "the lanes hold one group");
-  float sum = 0;
+  float one[1][Count];
 #pragma unroll
-  for (int i = 0; i < Count; ++i) sum += x[i];
-  const float mean = lanes_sum<Lanes>(sum) / kMomentColumns;
-  float squares = 0;
-#pragma unroll
-  for (int i = 0; i < Count; ++i) squares = __fmaf_rn(x[i] - mean, x[i] - mean, squares);
-  return make_float2(mean, lanes_sum<Lanes>(squares));
+  for (int i = 0; i < Count; ++i) one[0][i] = x[i];
+  float2 moments[1];
+  group_moments<Lanes>(one, moments);
+  return moments[0];
 }
 
 /// Of a row of D columns with moments [D / 32, 2] what one of 4 neighbouring lanes knows. Where
 /// bulk copies fill the way to memory, a load waits for microseconds: so up to D = 1024 load() only
-/// starts loads, and scale() needs them. The lanes call both together, for the same row.
-template <class Elem, int D>
+/// starts loads, and scale() needs them, unless MayWait. The lanes call both together, for the same
+/// row.
+template <class Elem, int D, bool MayWait = false>
 class RowMoments {
  public:
   __device__ void load(const float* moments, long long row) {
@@ -76,7 +117,8 @@ class RowMoments {
 
  private:
   static constexpr int kGroups = D / kMomentColumns, kMine = (kGroups + 3) / 4;
-  static constexpr bool kIsHeld = kMine <= 8;  ///< in registers; else it is added while it arrives
+  /// In registers; else it is added while it arrives.
+  static constexpr bool kIsHeld = !MayWait && kMine <= 8;
 
   /// Distances of means to one of them: what they have in common cancels nothing.
   __device__ void add(float2 group) {
@@ -148,7 +190,7 @@ class FragmentScales {
     }
   }
 
-  /// After the product, once.
+  /// Once; best while the product is being computed.
   __device__ void finish() {
     if (norms_.scales != nullptr) return;
 #pragma unroll
@@ -159,7 +201,8 @@ class FragmentScales {
 
  private:
   RowNorms<Elem, D> norms_;
-  RowMoments<Elem, D> moments_[2 * Blocks];
+  // Consumers of 128 rows take tiles in turn and wait for their turn anyway, and have no registers.
+  RowMoments<Elem, D, (Blocks > 1)> moments_[2 * Blocks];
   float scales_[2 * Blocks];
   bool is_first_ = true;
 };

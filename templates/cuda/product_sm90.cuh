@@ -195,11 +195,12 @@ class ProductPipeline {
   }
 
   /// The work of one consumer, a warpgroup: `begin_tile(tile, first_row)` comes before the product
-  /// of the rows from first_row on; `store_tile(tile, first_row, sums)` gets its sums. In between
-  /// `take_extra(rows, box_address)` reads the extra boxes, box_address(box), from row `rows` on.
-  template <class Tiles, class BeginTile, class TakeExtra, class StoreTile>
-  __device__ void consume(const Tiles& tiles, const BeginTile& begin_tile,
-                          const TakeExtra& take_extra, const StoreTile& store_tile) {
+  /// of the rows from first_row on, `prepare(first_row)` while its last part is being computed;
+  /// `store_tile(tile, first_row, sums, box_address)` gets its sums, and where it finds the extra
+  /// boxes: box_address(box).
+  template <class Tiles, class BeginTile, class Prepare, class StoreTile>
+  __device__ void consume(const Tiles& tiles, const BeginTile& begin_tile, const Prepare& prepare,
+                          const StoreTile& store_tile) {
     const int group = warp_index() / 4;
     const int turn = group % Shape::kTurns, row = group / Shape::kTurns * Shape::kGroupRows;
     Sums sums;
@@ -209,9 +210,9 @@ class ProductPipeline {
       begin_tile(tile, tile.row + row);
       if (index > 0) wait_for_turn(turn);
       if constexpr (Shape::kSplit > 1) {
-        multiply_split_tile(row, tile, sums);
+        multiply_split_tile(row, tile, sums, [&] { prepare(tile.row + row); });
       } else {
-        multiply_tile(row, sums);
+        multiply_tile(row, sums, [&] { prepare(tile.row + row); });
       }
       const int extra = slot_;
       if constexpr (kExtraSlots > 0) wait_for_extra();
@@ -222,16 +223,18 @@ class ProductPipeline {
           for (int slot = 0; slot < Shape::kStages; ++slot) release(slot);
         }
       }
-      if constexpr (kExtraSlots > 0) {
-        take_slots(extra, [&](const auto& box_address) { take_extra(row, box_address); });
-      }
       advance((Shape::kTurns - 1) * kTileSlots);
-      store_tile(tile, tile.row + row, sums);
+      store_tile(tile, tile.row + row, sums, [&](int box) {
+        return slot_address((extra + box / kSlotBoxes) % Shape::kStages) +
+               box % kSlotBoxes * Shape::kBytesA;
+      });
+      if constexpr (kExtraSlots > 0) release_extra(extra);
     }
   }
 
  private:
   static constexpr int kBlocks = Shape::kGroupRows / 64;
+  static constexpr bool kTakesTwoSets = EXTRA == 0 || kBlocks * Shape::kColumns / 2 <= 48;
 
   /// Consumers multiply one after the other. Who ran ahead by a whole round of the ring could not
   /// tell the phase it waits for from the one before: a barrier knows but their parity.
@@ -249,22 +252,19 @@ class ProductPipeline {
     for (int i = 0; i < kExtraSlots; ++i, next_slot()) wait_phase<SpinLimit>(full(slot_), parity_);
   }
 
-  /// Frees the slots of the extra boxes, from slot `first` on, when they have been read.
-  template <class Take>
-  __device__ void take_slots(int first, const Take& take) const {
-    const auto slot = [&](int i) { return (first + i) % Shape::kStages; };
-    take([&](int box) {
-      return slot_address(slot(box / kSlotBoxes)) + box % kSlotBoxes * Shape::kBytesA;
-    });
+  /// Frees the slots of the extra boxes, from slot `first` on, which have been read.
+  __device__ void release_extra(int first) const {
     fence_async_proxy();  // else a copy could overwrite what is still to be read
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kExtraSlots; ++i) release(slot(i));
+    for (int i = 0; i < kExtraSlots; ++i) release((first + i) % Shape::kStages);
   }
 
-  /// The product of the next tile in the ring, from `row` of the tile on. Chunks take turns with
-  /// two sets of sums, so that one is added while the products of the next are running.
-  __device__ void multiply_tile(int row, Sums& sums) {
+  /// The product of the next tile in the ring, from `row` of the tile on. Where there are registers
+  /// for it, chunks take turns with two sets of sums, so that one is added while the products of
+  /// the next are running.
+  template <class Prepare>
+  __device__ void multiply_tile(int row, Sums& sums, const Prepare& prepare) {
     int last = -1;
     multiply_slabs(row, kChunkSlabs, sums, last, [] {});
     if constexpr (kChunks > 1) {
@@ -277,13 +277,29 @@ class ProductPipeline {
           for (int j = 0; j < Shape::kColumns / 2; ++j) sums[i][j] += chunk[i][j];
         }
       };
-      Sums odd, even;
-      multiply_slabs(row, kChunkSlabs, odd, last, [&] { pin_all(sums); });
-      multiply_slabs(row, kChunkSlabs, even, last, [&] { add(odd); });
-      multiply_slabs(row, kSlabs - 3 * kChunkSlabs, odd, last, [&] { add(even); });
-      finish_products(last);
-      add(odd);
+      if constexpr (kTakesTwoSets) {
+        Sums odd, even;
+        multiply_slabs(row, kChunkSlabs, odd, last, [&] { pin_all(sums); });
+        multiply_slabs(row, kChunkSlabs, even, last, [&] { add(odd); });
+        multiply_slabs(row, kSlabs - 3 * kChunkSlabs, odd, last, [&] { add(even); });
+        prepare();
+        finish_products(last);
+        add(odd);
+      } else {
+        finish_products(last);
+        pin_all(sums);
+        Sums chunk;
+#pragma unroll 1
+        for (int i = 1; i < kChunks; ++i) {
+          last = -1;
+          multiply_slabs(row, min(kChunkSlabs, kSlabs - i * kChunkSlabs), chunk, last, [] {});
+          finish_products(last);
+          add(chunk);
+        }
+        prepare();
+      }
     } else {
+      prepare();
       finish_products(last);
       pin_all(sums);
     }
@@ -292,7 +308,9 @@ class ProductPipeline {
   /// This block's chunk of the only tile; then the sums of its share of the columns, from where
   /// `tile` is moved to. A thread's sums go to the same thread of the blocks that finish them, and
   /// arrive at their barriers.
-  __device__ void multiply_split_tile(int row, TilePosition& tile, Sums& sums) {
+  template <class Prepare>
+  __device__ void multiply_split_tile(int row, TilePosition& tile, Sums& sums,
+                                      const Prepare& prepare) {
     constexpr int kFours = Shape::kOutColumns / 8;  // sums of a thread in a share, for 64 rows
     const u32 rank = cluster_rank();
     // Where a thread finds four sums of chunk `chunk`.
@@ -304,6 +322,7 @@ class ProductPipeline {
     float chunk[kBlocks][Shape::kColumns / 2];
     int last = -1;
     multiply_slabs(row, slabs(), chunk, last, [] {});
+    prepare();
     finish_products(last);
     pin_all(chunk);
 #pragma unroll
@@ -438,19 +457,18 @@ class ProductPipeline {
 
 /// A product whose epilogue reads nothing but sums, or what it loads itself.
 struct NoExtra {
-  __device__ void load(const TilePosition&, int, u32, u32) const {}
-  template <class BoxAddress>
-  __device__ void take(int, const BoxAddress&) {}
+  __device__ void operator()(const TilePosition&, int, u32, u32) const {}
 };
 
 /// The whole kernel; what a product does with its sums is in `begin_tile(tile, first_row)`,
-/// `store_tile(writer, tile, first_row, sums)` and `w_row(tile, part)`, and what it adds to them in
-/// extra.load() and extra.take(), see ProductPipeline.
-template <class Pipeline, class Writer, class Tiles, class WRow, class BeginTile, class StoreTile,
-          class Extra = NoExtra>
+/// `prepare(first_row)`, `store_tile(writer, tile, first_row, sums, box_address)` and `w_row(tile,
+/// part)`, and what else it reads comes by `load_extra`, see ProductPipeline.
+template <class Pipeline, class Writer, class Tiles, class WRow, class BeginTile, class Prepare,
+          class StoreTile, class LoadExtra = NoExtra>
 __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                                    const WRow& w_row, const BeginTile& begin_tile,
-                                   const StoreTile& store_tile, Extra&& extra = {}) {
+                                   const Prepare& prepare, const StoreTile& store_tile,
+                                   const LoadExtra& load_extra = {}) {
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr int kConsumers = Pipeline::Shape::kConsumers;
   const u32 base = shared_window_address(shared);
@@ -460,20 +478,15 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
     const int producer = warp_index() - kConsumers * 4;
     if (threadIdx.x % 32 == 0 && producer < Pipeline::kProducers) {
       if (producer == 0) let_next_kernel_start();
-      pipeline.produce(Pipeline::kProducers == 1 ? 0 : producer, a, w, tiles, w_row,
-                       [&](const TilePosition& tile, int box, u32 to, u32 barrier) {
-                         extra.load(tile, box, to, barrier);
-                       });
+      pipeline.produce(Pipeline::kProducers == 1 ? 0 : producer, a, w, tiles, w_row, load_extra);
     }
   } else {
     if constexpr (kConsumers == 2) grow_registers<232>();
     const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
-    pipeline.consume(
-        tiles, begin_tile,
-        [&](int rows, const auto& box_address) { extra.take(rows, box_address); },
-        [&](const TilePosition& tile, int row, auto& sums) {
-          store_tile(writer, tile, row, sums);
-        });
+    pipeline.consume(tiles, begin_tile, prepare,
+                     [&](const TilePosition& tile, int row, auto& sums, const auto& box_address) {
+                       store_tile(writer, tile, row, sums, box_address);
+                     });
   }
   pipeline.finish();
 }
