@@ -90,26 +90,27 @@ bool fits_ring(const Product& p, const ProductTile& t) {
 }
 
 /// Cycles that a thread takes to finish one of its values. Those that are added to the residual
-/// stream take longest where that does not come through the ring.
+/// stream take longest.
 double store_cycles(const Product& p, const ProductTile& t) {
-  if (!p.is_residual) return p.parts == 2 ? 17.8 : 14.3;
-  if (t.cluster > 1) return 105;
-  return fits_ring(p, t) || t.split > 1 ? 39 : 23;
+  if (!p.is_residual) return p.parts == 2 ? 12.9 : 8.2;
+  if (t.cluster > 1) return 97;
+  return fits_ring(p, t) || t.split > 1 ? 40.1 : 42.2;
 }
 
-/// Estimated time of the product in cycles, good enough to rank tiles: the constants are fitted to
-/// 4,500 tiles measured on an H200, among which the choices are 1.3 % slower than the best, and for
-/// those that add to the residual stream to 700 more (2.7 %). A slab takes the slowest of tensor
-/// cores, the way from the L2 cache, whose rate is shared by the blocks at work, and what starting
-/// its products costs; storing a tile is hidden behind the next one if consumers take turns. The
-/// way of the residual stream is hidden in part, and limited by memory.
+/// Estimated time of the product in cycles, good enough to choose tiles: the constants are fitted
+/// to 3,440 tiles measured on an H200. Over all products of the models and kRows the choices of
+/// product_tiles() take 3.9 % longer than the fastest tiles, of which one can have a kernel of its
+/// own only where that pays. A slab takes the slowest of tensor cores, the way from the L2 cache,
+/// whose rate is shared by the blocks at work, and what starting its products costs; storing a tile
+/// is hidden behind the next one if consumers take turns. The way of the residual stream is hidden
+/// in part, and limited by memory.
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
-  constexpr double kStart = 3510, kStartCluster = 1210, kExchange = 1380;  // cycles
-  constexpr double kBlockRate = 118.4, kChipRate = 6950;  // bytes per cycle from the L2 cache
-  constexpr double kMemoryRate = 4300;  // bytes per cycle of x in, and x and its rounding out
+  constexpr double kStart = 2900, kExchange = 3170;     // cycles
+  constexpr double kBlockRate = 132, kChipRate = 6880;  // bytes per cycle from the L2 cache
+  constexpr double kMemoryRate = 7800;  // bytes per cycle of x in, and x and its rounding out
   const double alignment = t.columns % 64 == 0   ? 1  // of tiles in the matrices
-                           : t.columns % 32 == 0 ? 1.10
-                                                 : 1.225;
+                           : t.columns % 32 == 0 ? 1.09
+                                                 : 1.247;
   const bool takes_turns = t.consumers > 1 && !t.shared;
   const auto bm = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
   const int64_t blocks =
@@ -119,20 +120,19 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   const auto active = static_cast<double>(std::min(blocks, processors));
 
   const double efficiency =
-      1.35 * alignment * (takes_turns ? 1 : 1.078) * (t.rows == 64 ? 1.024 : 1);
-  const double multiply = bm / 64 * 4 * std::max(columns / 2, 24.4 + 0.205 * columns) * efficiency;
+      1.456 * alignment * (takes_turns ? 1 : 1.019) * (t.rows == 64 ? 1.054 : 1);
+  const double multiply = bm / 64 * 4 * std::max(columns / 2, 27.3 + 0.231 * columns) * efficiency;
   const double l2 = (bm + columns / static_cast<double>(t.cluster)) * 128 /
                     std::min(kBlockRate, kChipRate / active);
-  const double issue = fits_ring(p, t) ? 114 : 214;
+  const double issue = fits_ring(p, t) ? 104 : 249;
   const double product = static_cast<double>(block_slabs(p, t)) * std::max({multiply, l2, issue}) +
                          (t.split > 1 ? kExchange : 0);
   const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_cycles(p, t) /
                        static_cast<double>((t.shared ? t.consumers : 1) * t.split);
-  const double start = kStart + (t.cluster * t.split > 1 ? kStartCluster : 0);
-  if (t.split > 1) return rounds * (start + product + store);  // blocks do not stay
+  if (t.split > 1) return rounds * (kStart + product + store);  // blocks do not stay
   const double memory = p.is_residual && rounds > 1 ? bm * columns * 10 * active / kMemoryRate : 0;
-  const double shown = !takes_turns ? 1 : p.is_residual ? 0.27 : 0;
-  return start + rounds * std::max(product + shown * store, memory) + (takes_turns ? store : 0);
+  const double shown = !takes_turns ? 1 : p.is_residual ? 0.44 : 0;
+  return kStart + rounds * std::max(product + shown * store, memory) + (takes_turns ? store : 0);
 }
 
 /// Sums that a thread holds.
@@ -140,17 +140,24 @@ int64_t thread_sums(const ProductTile& t) {
   return t.rows * t.columns / 128 / (t.shared ? t.consumers : 1);
 }
 
-/// A thread holds at most 128 sums beside moments of their rows, 64 beside a part of the residual
-/// stream; where it sums chunks, it holds three sets.
+/// Sums that a thread has registers for, less where it sums chunks, and where the residual stream
+/// does not come through the ring but waits in registers, too.
+int64_t most_sums(const Product& p, const ProductTile& t) {
+  const bool is_chunked = p.is_chunked() && t.split == 1;
+  if (!p.is_residual) return is_chunked ? 64 : 128;
+  const bool is_early = t.cluster * t.split > 1 || fits_ring(p, t);
+  if (is_early) return is_chunked ? 32 : 64;
+  return is_chunked ? 64 : 96;
+}
+
 std::vector<ProductTile> candidates(const Product& p) {
-  const int64_t most_sums = p.is_residual ? 64 : 128;
   std::vector<ProductTile> result;
   const auto add = [&](const ProductTile& t) {
-    const int64_t most = !p.is_chunked() || t.split > 1 ? most_sums : p.is_residual ? 48 : 64;
-    if (thread_sums(t) <= most) result.push_back(t);
+    if (thread_sums(t) <= most_sums(p, t)) result.push_back(t);
   };
   for (int64_t columns = 8; columns <= 256; columns += columns < 32 ? 8 : 16) {
     if (columns % p.unit != 0) continue;
+    if (p.is_residual && columns > 96 && columns % 64 != 0) continue;  // two passes of whole groups
     add({64, columns, 1, columns <= 64 ? 1 : 2, false});
     if (p.can_split && columns % (p.unit * kChunks) == 0 && columns <= 128) {
       add({64, columns, 1, 1, true, kChunks});

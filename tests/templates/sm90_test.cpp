@@ -50,6 +50,9 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
   residual.set("T", "bf16").set("N", int64_t{768}).set("K", int64_t{1152});
   jit::KernelSpec long_residual("gemm_residual", kHopper);
   long_residual.set("T", "fp16").set("N", int64_t{1024}).set("K", int64_t{2624});
+  jit::KernelSpec rope("gemm_rope", kHopper);
+  rope.set("T", "bf16").set("HEADS", int64_t{16}).set("HEAD_DIM", int64_t{64});
+  rope.set("K", int64_t{1024});
   const jit::KernelSpec plain = gemm("bf16", 768, 768, "none");
   const jit::KernelSpec relu = gemm("fp16", 3072, 768, "relu");
   const jit::KernelSpec ragged = gemm("bf16", 200, 136, "gelu");
@@ -65,13 +68,17 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
       with_tile(ragged, model::product_tile(ragged, {64, 80, 1, 2, false}, INT64_MAX)),
       with_tile(geglu, model::product_tile(geglu, {128, 128, 2, 2, false}, INT64_MAX)),
       with_tile(geglu, model::product_tile(geglu, {64, 32, 1, 1, false}, INT64_MAX)),
+      with_tile(rope, model::product_tile(rope, {128, 128, 1, 2, false}, INT64_MAX)),
+      with_tile(rope, model::product_tile(rope, {64, 192, 1, 2, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {64, 32, 1, 1, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {64, 128, 1, 2, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {128, 64, 1, 2, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {128, 64, 2, 2, false}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {128, 128, 1, 2, true}, INT64_MAX))};
-  for (const model::ProductTile& tile :
-       {model::ProductTile{64, 96, 1, 2, false}, {128, 96, 2, 2, true}, {64, 128, 1, 1, true, 4}}) {
+      with_tile(residual, model::product_tile(residual, {128, 192, 1, 2, true}, INT64_MAX))};
+  for (const model::ProductTile& tile : {model::ProductTile{64, 96, 1, 2, false},
+                                         {128, 64, 2, 2, true},
+                                         {128, 128, 1, 2, true},
+                                         {64, 128, 1, 1, true, 4}}) {
     specs.push_back(with_tile(long_residual, model::product_tile(long_residual, tile, INT64_MAX)));
   }
   for (const int64_t window : {0, 64}) {
