@@ -26,10 +26,10 @@
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: 32, 64, 96, 128, 192
-// or 256, and 128 if blocks split k; rows of one consumer times C <= 64 * 192, for K >= 2048
-// without SPLIT 64 * 128; where x does not come through the ring (product_sm90.cuh) 64 * 128 and 64
-// * 64. SPLIT: CLUSTER is 1, consumers share tiles. STAGES is at least C / 32 divided by 1 + C / BM
-// (rounded down), rounded up.
+// or 256, and 128 if blocks split k; rows of one consumer times C <= 12288, for K >= 2048 without
+// SPLIT 8192; where x does not come through the ring (product_sm90.cuh) 8192 and 4096. SPLIT:
+// CLUSTER is 1, consumers share tiles. STAGES is at least C / 32 divided by 1 + C / BM (rounded
+// down), rounded up.
 // Launch and dynamic shared memory: as gemm_sm90.
 #include "moments.cuh"
 #include "product_sm90.cuh"
