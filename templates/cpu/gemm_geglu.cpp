@@ -5,8 +5,9 @@
 //! param T     word  fp32 bf16               element type of a, w and out
 //! param N     int   8..1048576 step 8       columns of out
 //! param K     int   8..1048576 step 8       columns of a
-//! param NR    int   8..128 step 8           columns of a panel: a multiple of two vectors
+//! param NR    int   8..128 step 8           columns of a panel: a multiple of the vector width
 //! param MR    int   1..24                   most rows of a register tile
+//! param PART  int   4096..1048576 step 4096 bytes of a panel that stay in the L2 cache
 //! arg a     ptr   [rows, K] T
 //! arg w     ptr   [ceil(N / (NR / 2)), K, NR] T, packed; columns past N are zero
 //! arg out   ptr   [rows, N] T
@@ -17,7 +18,7 @@
 #include "register_tile.h"
 #include "vector_math.h"
 
-static_assert(NR % (2 * kWidth) == 0, "both halves of a panel are whole vectors");
+static_assert(NR % kWidth == 0, "panels are whole vectors");
 static_assert(MR * (NR / kWidth) <= kAccumulators, "the register tile spills");
 
 namespace {
@@ -30,7 +31,8 @@ __attribute__((noinline)) void write_tile(const fp32* tile, T* out, int rows) {
   for (int row = 0; row < rows; ++row) {
     for_vectors<COLUMNS>([&](int i, auto n) {
       const fp32* u = tile + row * NR + i;
-      store(out + static_cast<long long>(row) * N + i, gelu<T>(load(u)) * load(u + kColumns), n);
+      store(out + static_cast<long long>(row) * N + i, gelu<T>(load(u, n)) * load(u + kColumns, n),
+            n);
     });
   }
 }
@@ -39,13 +41,15 @@ __attribute__((noinline)) void write_tile(const fp32* tile, T* out, int rows) {
 
 extern "C" void gemm_geglu(const T* a, const T* w, T* out, int rows, Block block) {
   constexpr int kPanels = (N + kColumns - 1) / kColumns;
-  multiply_panel<K, NR, MR, kPanels>(
-      a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
-        T* to = out + static_cast<long long>(first) * N + panel * kColumns;
-        if (N % kColumns == 0 || panel + 1 < kPanels) {
-          write_tile<kColumns>(tile, to, count);
-        } else {
-          write_tile<N % kColumns>(tile, to, count);
-        }
-      });
+  constexpr int kLast = N - (kPanels - 1) * kColumns;
+  constexpr PanelProduct kProduct = {K, NR, kPanels, NR, MR, PART};
+  multiply_panel<kProduct>(a, w, rows, block,
+                           [=](int panel, int first, int count, const fp32* tile) {
+                             T* to = out + static_cast<long long>(first) * N + panel * kColumns;
+                             if (panel + 1 < kPanels) {
+                               write_tile<kColumns>(tile, to, count);
+                             } else {
+                               write_tile<kLast>(tile, to, count);
+                             }
+                           });
 }

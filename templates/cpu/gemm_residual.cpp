@@ -6,6 +6,7 @@
 //! param K     int   8..1048576 step 8       columns of a
 //! param NR    int   4..128 step 4           columns of a panel: a multiple of the vector width
 //! param MR    int   1..24                   most rows of a register tile
+//! param PART  int   4096..1048576 step 4096 bytes of a panel that stay in the L2 cache
 //! arg a     ptr   [rows, K] T
 //! arg w     ptr   [ceil(N / NR), K, NR] T, packed; columns past N are zero
 //! arg bias  ptr   [N] fp32, or null: none is added
@@ -38,14 +39,16 @@ __attribute__((noinline)) void add_tile(const fp32* tile, const fp32* bias, fp32
 extern "C" void gemm_residual(const T* a, const T* w, const fp32* bias, fp32* x, int rows,
                               Block block) {
   constexpr int kPanels = (N + NR - 1) / NR;
-  multiply_panel<K, NR, MR, kPanels>(
-      a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
-        const fp32* added = panel_bias<NR>(bias, panel);
-        fp32* to = x + static_cast<long long>(first) * N + panel * NR;
-        if (N % NR == 0 || panel + 1 < kPanels) {
-          add_tile<NR>(tile, added, to, count);
-        } else {
-          add_tile<N % NR>(tile, added, to, count);
-        }
-      });
+  constexpr int kLast = N - (kPanels - 1) * NR;
+  constexpr PanelProduct kProduct = {K, NR, kPanels, kLast, MR, PART};
+  multiply_panel<kProduct>(a, w, rows, block,
+                           [=](int panel, int first, int count, const fp32* tile) {
+                             const fp32* added = panel_bias<NR>(bias, panel);
+                             fp32* to = x + static_cast<long long>(first) * N + panel * NR;
+                             if (panel + 1 < kPanels) {
+                               add_tile<NR>(tile, added, to, count);
+                             } else {
+                               add_tile<kLast>(tile, added, to, count);
+                             }
+                           });
 }

@@ -7,9 +7,6 @@
 
 namespace {
 
-/// Of a panel that stays in the L2 cache while rows pass: a third of 1 MiB.
-constexpr int kPartBytes = 320 << 10;
-
 /// What lies so far behind `from` in a panel comes into the L1 cache. Processors find a panel's
 /// next lines by themselves, but too late for two FMAs a cycle. 6 KiB: 24 steps of a full tile, or
 /// 290 such cycles, last as long as the L3 cache takes.
@@ -102,16 +99,22 @@ struct RegisterTile {
     }
   }
 
-  /// The same with a row-major `a` and `b` as pack_weight lays a panel out; `count` is even.
+  /// The same with a row-major `a` and `b` as pack_weight lays a panel out; `count` is a multiple
+  /// of 4. Full tiles take two steps in a row: where two threads share a core, the instructions of
+  /// the loop itself count.
   template <int A_ROW, int B_STEP, class T>
   inline void multiply_packed(const T* a, const T* b, int count) {
     constexpr int kStep = sizeof(fp32) / sizeof(T);
-    for (int k = 0; k < count; k += kStep) {
+    constexpr int kSteps = ROWS * VECTORS == kAccumulators ? 2 : 1;
+    for (int k = 0; k < count; k += kSteps * kStep) {
 #pragma clang loop unroll(full)
-      for (int v = 0; v < VECTORS; ++v) fetch_ahead(b + kStep * v * kWidth);
-      add_step<A_ROW>(a, b);
-      a += kStep;
-      b += kStep * B_STEP;
+      for (int step = 0; step < kSteps; ++step) {
+#pragma clang loop unroll(full)
+        for (int v = 0; v < VECTORS; ++v) fetch_ahead(b + kStep * v * kWidth);
+        add_step<A_ROW>(a, b);
+        a += kStep;
+        b += kStep * B_STEP;
+      }
     }
   }
 
@@ -148,43 +151,85 @@ struct RegisterTile {
   }
 };
 
+/// The largest power of two below `rows`.
+constexpr int shorter_tile(int rows) {
+  int shorter = 1;
+  while (2 * shorter < rows) shorter *= 2;
+  return shorter;
+}
+
 /// Cuts rows into tiles of MAX rows and, at the end, of fewer and fewer, and calls f(first row,
 /// Count of rows) for each. Few sizes, so that a kernel compiles fast: 6, 4, 2 and 1 for MAX = 6.
 template <int MAX, class F>
 inline void for_tiles(Range rows, F f) {
   for (; rows.end - rows.begin >= MAX; rows.begin += MAX) f(rows.begin, Count<MAX>());
-  if constexpr (MAX > 1) for_tiles<MAX * 2 / 3>(rows, f);
+  if constexpr (MAX > 1) for_tiles<shorter_tile(MAX)>(rows, f);
 }
 
-/// What one block of a product of PANELS panels computes: one panel for its share of the rows, in
-/// tiles of at most MR rows. Calls write(panel, first row, rows, results [rows, NR]) for each.
+/// A product with a weight in panels, and how it is computed.
+struct PanelProduct {
+  int k;        ///< columns of a
+  int columns;  ///< of a panel
+  int panels;
+  int last_columns;  ///< of the last panel: those that are needed
+  int tile_rows;     ///< most of a register tile
+  int part_bytes;    ///< of a panel that stays in the L2 cache while rows pass
+};
+
+/// Multiplies rows by the first VECTORS vectors of a panel `w`, in register tiles. Calls
+/// write(first row, rows, results [rows, P.columns]) for each.
 /// A long panel is used in parts that stay in the cache while a chunk of rows passes; sums wait in
 /// between as they are, so that no bit changes.
-template <int K, int NR, int MR, int PANELS, class T, class F>
-inline void multiply_panel(const T* a, const T* w, int rows, Block block, F write) {
-  constexpr int kParts = (K * NR * sizeof(T) + kPartBytes - 1) / kPartBytes;
-  constexpr int kDepth = (K / 8 + kParts - 1) / kParts * 8;
-  constexpr int kChunk = kParts == 1 ? MR : 32 * MR;
-  const int panel = static_cast<int>(block.x % PANELS);
-  const Range range = share_of(rows, block.x / PANELS, block.nx / PANELS);
-  w += static_cast<long long>(panel) * K * NR;
-  alignas(64) fp32 sums[kChunk * NR];
+template <PanelProduct P, int VECTORS, class T, class F>
+inline void multiply_rows(const T* a, const T* w, Range range, F write) {
+  constexpr int kParts = (P.k * P.columns * sizeof(T) + P.part_bytes - 1) / P.part_bytes;
+  constexpr int kDepth = (P.k / 8 + kParts - 1) / kParts * 8;
+  constexpr int kChunk = kParts == 1 ? P.tile_rows : 32 * P.tile_rows;
+  alignas(64) fp32 sums[kChunk * P.columns];
   for (int begin = range.begin; begin < range.end; begin += kChunk) {
     const Range chunk = {begin, range.end - begin < kChunk ? range.end : begin + kChunk};
-    for (int k = 0; k < K; k += kDepth) {
-      for_tiles<MR>(chunk, [&](int first, auto count) {
-        fp32* const at = sums + (first - begin) * NR;
-        RegisterTile<count.value, NR / kWidth> tile = {};
+    for (int k = 0; k < P.k; k += kDepth) {
+      for_tiles<P.tile_rows>(chunk, [&](int first, auto count) {
+        fp32* const at = sums + (first - begin) * P.columns;
+        RegisterTile<count.value, VECTORS> tile = {};
         if constexpr (kParts > 1) {
-          if (k > 0) tile.template load_from<NR>(at);
+          if (k > 0) tile.template load_from<P.columns>(at);
         }
-        tile.template multiply_packed<K, NR>(a + static_cast<long long>(first) * K + k, w + k * NR,
-                                             K - k < kDepth ? K - k : kDepth);
-        tile.template store_to<NR>(at);
-        if (k + kDepth >= K) write(panel, first, count.value, at);
+        tile.template multiply_packed<P.k, P.columns>(a + static_cast<long long>(first) * P.k + k,
+                                                      w + k * P.columns,
+                                                      P.k - k < kDepth ? P.k - k : kDepth);
+        tile.template store_to<P.columns>(at);
+        if (k + kDepth >= P.k) write(first, count.value, at);
       });
     }
   }
+}
+
+/// The share of `rows` of a block with this number among `shares`: whole register tiles, so that
+/// only the last rows of all are left for smaller ones.
+template <int TILE_ROWS>
+inline Range share_of_tiles(int rows, unsigned index, unsigned shares) {
+  const Range tiles = share_of((rows + TILE_ROWS - 1) / TILE_ROWS, index, shares);
+  const int end = tiles.end * TILE_ROWS;
+  return {tiles.begin * TILE_ROWS, end < rows ? end : rows};
+}
+
+/// What one block computes: one panel for its share of the rows. Calls
+/// write(panel, first row, rows, results [rows, P.columns]) for each register tile.
+template <PanelProduct P, class T, class F>
+inline void multiply_panel(const T* a, const T* w, int rows, Block block, F write) {
+  constexpr int kVectors = P.columns / kWidth;
+  constexpr int kLastVectors = (P.last_columns + kWidth - 1) / kWidth;
+  const int panel = static_cast<int>(block.x % P.panels);
+  const Range range = share_of_tiles<P.tile_rows>(rows, block.x / P.panels, block.nx / P.panels);
+  const auto write_tile = [=](int first, int count, const fp32* tile) {
+    write(panel, first, count, tile);
+  };
+  w += static_cast<long long>(panel) * P.k * P.columns;
+  if constexpr (kLastVectors < kVectors) {
+    if (panel + 1 == P.panels) return multiply_rows<P, kLastVectors>(a, w, range, write_tile);
+  }
+  multiply_rows<P, kVectors>(a, w, range, write_tile);
 }
 
 /// Where the bias of a panel's NR columns begins: zeros if `bias` is null.
