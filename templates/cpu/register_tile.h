@@ -99,22 +99,16 @@ struct RegisterTile {
     }
   }
 
-  /// The same with a row-major `a` and `b` as pack_weight lays a panel out; `count` is a multiple
-  /// of 4. Full tiles take two steps in a row: where two threads share a core, the instructions of
-  /// the loop itself count.
+  /// The same with a row-major `a` and `b` as pack_weight lays a panel out; `count` is even.
   template <int A_ROW, int B_STEP, class T>
   inline void multiply_packed(const T* a, const T* b, int count) {
     constexpr int kStep = sizeof(fp32) / sizeof(T);
-    constexpr int kSteps = ROWS * VECTORS == kAccumulators ? 2 : 1;
-    for (int k = 0; k < count; k += kSteps * kStep) {
+    for (int k = 0; k < count; k += kStep) {
 #pragma clang loop unroll(full)
-      for (int step = 0; step < kSteps; ++step) {
-#pragma clang loop unroll(full)
-        for (int v = 0; v < VECTORS; ++v) fetch_ahead(b + kStep * v * kWidth);
-        add_step<A_ROW>(a, b);
-        a += kStep;
-        b += kStep * B_STEP;
-      }
+      for (int v = 0; v < VECTORS; ++v) fetch_ahead(b + kStep * v * kWidth);
+      add_step<A_ROW>(a, b);
+      a += kStep;
+      b += kStep * B_STEP;
     }
   }
 
@@ -151,19 +145,13 @@ struct RegisterTile {
   }
 };
 
-/// The largest power of two below `rows`.
-constexpr int shorter_tile(int rows) {
-  int shorter = 1;
-  while (2 * shorter < rows) shorter *= 2;
-  return shorter;
-}
-
 /// Cuts rows into tiles of MAX rows and, at the end, of fewer and fewer, and calls f(first row,
-/// Count of rows) for each. Few sizes, so that a kernel compiles fast: 6, 4, 2 and 1 for MAX = 6.
+/// Count of rows) for each. Few sizes, so that a kernel compiles fast: 6, 4, 2 and 1, or 8, 5, 3,
+/// 2 and 1.
 template <int MAX, class F>
 inline void for_tiles(Range rows, F f) {
   for (; rows.end - rows.begin >= MAX; rows.begin += MAX) f(rows.begin, Count<MAX>());
-  if constexpr (MAX > 1) for_tiles<shorter_tile(MAX)>(rows, f);
+  if constexpr (MAX > 1) for_tiles<MAX * 2 / 3>(rows, f);
 }
 
 /// A product with a weight in panels, and how it is computed.
