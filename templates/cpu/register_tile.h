@@ -145,13 +145,19 @@ struct RegisterTile {
   }
 };
 
+/// The largest power of two below `rows`.
+constexpr int shorter_tile(int rows) {
+  int shorter = 1;
+  while (2 * shorter < rows) shorter *= 2;
+  return shorter;
+}
+
 /// Cuts rows into tiles of MAX rows and, at the end, of fewer and fewer, and calls f(first row,
-/// Count of rows) for each. Few sizes, so that a kernel compiles fast: 6, 4, 2 and 1, or 8, 5, 3,
-/// 2 and 1.
+/// Count of rows) for each. Few sizes, so that a kernel compiles fast: 6 or 8, then 4, 2 and 1.
 template <int MAX, class F>
 inline void for_tiles(Range rows, F f) {
   for (; rows.end - rows.begin >= MAX; rows.begin += MAX) f(rows.begin, Count<MAX>());
-  if constexpr (MAX > 1) for_tiles<MAX * 2 / 3>(rows, f);
+  if constexpr (MAX > 1) for_tiles<shorter_tile(MAX)>(rows, f);
 }
 
 /// A product with a weight in panels, and how it is computed.
