@@ -166,6 +166,12 @@ Harness& cpu_harness() {
   return harness;
 }
 
+Harness* avx512_harness() {
+  static const auto harness = make_lesser_harness(
+      "+avx,+avx2,+avx512bw,+avx512dq,+avx512f,+avx512vl,+f16c,+fma", "avx512f");
+  return harness.get();
+}
+
 Harness* avx2_harness() {
   static const auto harness = make_lesser_harness("+avx,+avx2,+f16c,+fma", "avx2");
   return harness.get();

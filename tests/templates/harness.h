@@ -107,6 +107,7 @@ class Harness {
 
 Harness& cpu_harness();
 /// The same CPU without its newer instructions; nullptr where it is of another kind.
+Harness* avx512_harness();
 Harness* avx2_harness();
 Harness* sse2_harness();
 /// nullptr without a GPU: prints the reason once, as "[SKIP] ...".
@@ -118,13 +119,16 @@ Harness* plain_cuda_harness();
 /// In place of an array that a kernel must not touch.
 inline void* const kNoArray = nullptr;
 
-/// A test that runs on the CPU as "name (cpu)", "name (cpu, avx2)" and "name (cpu, sse2)", and on
-/// the first GPU as "name (cuda)" and "name (cuda, plain)".
+/// A test that runs on the CPU as "name (cpu)", "name (cpu, avx512)", "name (cpu, avx2)" and
+/// "name (cpu, sse2)", and on the first GPU as "name (cuda)" and "name (cuda, plain)".
 #define DEVICE_TEST(name) DEVICE_TEST_NAMED(DOCTEST_ANONYMOUS(device_test_), name)
 #define DEVICE_TEST_NAMED(function, name)                                       \
   static void function(::laya::test::Harness& on);                              \
   TEST_CASE(name " (cpu)") {                                                    \
     function(::laya::test::cpu_harness());                                      \
+  }                                                                             \
+  TEST_CASE(name " (cpu, avx512)") {                                            \
+    if (auto* harness = ::laya::test::avx512_harness()) function(*harness);     \
   }                                                                             \
   TEST_CASE(name " (cpu, avx2)") {                                              \
     if (auto* harness = ::laya::test::avx2_harness()) function(*harness);       \
