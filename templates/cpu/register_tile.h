@@ -16,8 +16,9 @@ inline void fetch_ahead(const void* from) {
 }
 
 /// A pair of bf16 numbers per lane, to be multiplied with another one: the processor does it in one
-/// instruction, or both become fp32.
-#if defined(__AVX512BF16__)
+/// instruction, or both become fp32. Intel's servers with that instruction, which are those with
+/// fp16, too, start one every second cycle, and four multiplications in fp32 meanwhile.
+#if defined(__AVX512BF16__) && !defined(__AVX512FP16__)
 typedef __bf16 Pairs __attribute__((vector_size(sizeof(Vec))));
 
 inline Pairs pairs_of(VecUint bits) {
