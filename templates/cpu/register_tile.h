@@ -104,9 +104,10 @@ struct RegisterTile {
   template <int A_ROW, int B_STEP, class T>
   inline void multiply_packed(const T* a, const T* b, int count) {
     constexpr int kStep = sizeof(fp32) / sizeof(T);
+    constexpr int kLine = 64 / sizeof(T);  // elements of a cache line; vectors may be shorter
     for (int k = 0; k < count; k += kStep) {
 #pragma clang loop unroll(full)
-      for (int v = 0; v < VECTORS; ++v) fetch_ahead(b + kStep * v * kWidth);
+      for (int i = 0; i < kStep * VECTORS * kWidth; i += kLine) fetch_ahead(b + i);
       add_step<A_ROW>(a, b);
       a += kStep;
       b += kStep * B_STEP;

@@ -234,6 +234,7 @@ class ProductPipeline {
 
  private:
   static constexpr int kBlocks = Shape::kGroupRows / 64;
+  /// With 64 sums a thread, three sets of them leave no registers for an epilogue with extra boxes.
   static constexpr bool kTakesTwoSets = EXTRA == 0 || kBlocks * Shape::kColumns / 2 <= 48;
 
   /// Consumers multiply one after the other. Who ran ahead by a whole round of the ring could not
