@@ -164,6 +164,10 @@ class DeclarationParser {
       if (decl.map_fields.back().empty()) {
         return bad("a map needs a dtype, rows, columns, box rows and box columns");
       }
+      if (reader.continues()) {
+        decl.by_thread = reader.next() == "by_thread";
+        if (!decl.by_thread) return bad("behind its sizes a map can have 'by_thread' only");
+      }
     }
     result_.args.push_back(std::move(decl));
     return {};

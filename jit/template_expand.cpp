@@ -65,6 +65,11 @@ class MapResolver {
     LAYA_ASSIGN(shape.columns, product(arg.map_fields[2]));
     LAYA_ASSIGN(shape.box_rows, product(arg.map_fields[3]));
     LAYA_ASSIGN(shape.box_columns, product(arg.map_fields[4]));
+    shape.by_thread = arg.by_thread;
+    if (shape.by_thread &&
+        (shape.rows_arg >= 0 || shape.rows % kThreadRows != 0 || shape.box_rows % kThreadRows != 0)) {
+      return bad(arg.map_fields[3], "is no multiple of 32, or the rows are not, as by_thread needs");
+    }
     return shape;
   }
 

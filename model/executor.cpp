@@ -62,7 +62,7 @@ Result<void> Executor::run(std::span<const Row> rows, std::span<Prediction> pred
   if (rows.empty()) return {};
   TileSizes tiles;
   const ShapeClass shape = shape_of(rows, tiles);
-  const WorkspaceLayout layout(model_.config, model_.plan.plan().precision.compute, shape);
+  const WorkspaceLayout layout(model_.config, model_.plan.plan(), shape);
   LAYA_TRY(reserve(layout));
   fill_batch(rows, shape, tiles, BatchLayout(shape), host_input_.as<int32_t>());
   const auto queued = queue(shape, layout);

@@ -11,6 +11,12 @@ struct RowNorms {
   const float* moments = nullptr;
 };
 
+// x and, where it is kept in two parts, the lower one; see model/ops.h.
+struct ResidualStream {
+  void* x;
+  void* low;
+};
+
 // One pass over one batch. Steps leave what the next one reads in the buffers named in
 // model/workspace.h.
 class Forward {
@@ -26,16 +32,16 @@ class Forward {
         batch_(shape),
         tokens_(static_cast<int32_t>(shape.tokens)),
         gathered_(static_cast<int32_t>(shape.gathered())) {
-    const WorkspaceLayout layout(config_, plan_.precision.compute, shape);
+    const WorkspaceLayout layout(config_, plan_, shape);
     input_ = reinterpret_cast<const int32_t*>(workspace + layout.input);
     logits_ = reinterpret_cast<float*>(workspace + layout.output);
-    x_ = reinterpret_cast<float*>(workspace + layout.x);
+    x_ = {workspace + layout.x, workspace + layout.x_low};
     a_ = workspace + layout.a;
-    h_ = workspace + layout.h;
+    normed_ = workspace + layout.h;
     moments_ = reinterpret_cast<float*>(workspace + layout.moments);
     scales_ = reinterpret_cast<float*>(workspace + layout.scales);
     wide_ = workspace + layout.wide;
-    gathered_x_ = reinterpret_cast<float*>(workspace + layout.gathered_x);
+    gathered_x_ = {workspace + layout.gathered_x, workspace + layout.gathered_x_low};
     gathered_a_ = workspace + layout.gathered_a;
   }
 
@@ -50,8 +56,10 @@ class Forward {
 
  private:
   Result<void> embed() {
+    h_ = a_;
     return loaded_.launch(stream_, plan_.embed_norm, tokens_, input_ + batch_.ids,
-                          weights_.embedding, weights_.embedding_norm, x_, h_, kNormEps, tokens_);
+                          weights_.embedding, weights_.embedding_norm, x_.x, x_.low, a_, kNormEps,
+                          tokens_);
   }
 
   Result<void> encoder_layer(size_t index) {
@@ -72,10 +80,11 @@ class Forward {
   // Ends the encoder: final norm, type embedding and the first norm of the head in one kernel.
   Result<void> enter_head() {
     const NormWeights& norm1 = weights_.head.front().norm1;
+    h_ = a_;
     h_norms_ = {};
-    return loaded_.launch(stream_, plan_.final_norm, tokens_, x_, weights_.final_norm,
+    return loaded_.launch(stream_, plan_.final_norm, tokens_, x_.x, x_.low, weights_.final_norm,
                           weights_.type_embedding, input_ + batch_.types, norm1.weight, norm1.bias,
-                          h_, kNormEps, tokens_);
+                          a_, kNormEps, tokens_);
   }
 
   // Expects the layer's norm1 done; does that of the next layer.
@@ -91,8 +100,8 @@ class Forward {
   Result<void> last_head_layer() {
     const HeadLayerWeights& layer = weights_.head.back();
     LAYA_TRY(head_attention(layer));
-    LAYA_TRY(loaded_.launch(stream_, plan_.gather_rows, gathered_, input_ + batch_.gather, a_, x_,
-                            gathered_a_, gathered_x_, gathered_));
+    LAYA_TRY(loaded_.launch(stream_, plan_.gather_rows, gathered_, input_ + batch_.gather, a_, x_.x,
+                            x_.low, gathered_a_, gathered_x_.x, gathered_x_.low, gathered_));
     return head_mlp(layer, gathered_a_, gathered_x_, gathered_);
   }
 
@@ -102,8 +111,8 @@ class Forward {
   }
 
   // From the output of attention to the end of the MLP, over `rows` rows.
-  Result<void> head_mlp(const HeadLayerWeights& layer, const void* attended, float* x,
-                        int32_t rows) {
+  Result<void> head_mlp(const HeadLayerWeights& layer, const void* attended,
+                        const ResidualStream& x, int32_t rows) {
     LAYA_TRY(end_branch(plan_.attn_out, attended, layer.attn_out, x, rows));
     LAYA_TRY(norm(layer.norm2, x, rows));
     LAYA_TRY(product(plan_.head_mlp_in, h_, h_norms_, layer.mlp_in, wide_, rows));
@@ -112,30 +121,32 @@ class Forward {
 
   // Scorer and action head. Rows of first tokens come before those of markers.
   Result<void> decide() {
-    float* const normed = x_;  // the whole residual stream has served its purpose
-    LAYA_TRY(loaded_.launch(stream_, plan_.scorer_norm, gathered_, gathered_x_,
+    auto* const normed = static_cast<float*>(wide_);
+    float* const hidden = normed + int64_t{gathered_} * config_.hidden_size;
+    LAYA_TRY(loaded_.launch(stream_, plan_.scorer_norm, gathered_, gathered_x_.x, gathered_x_.low,
                             weights_.scorer_norm.weight, weights_.scorer_norm.bias, normed,
                             kNormEps, gathered_));
     const int64_t first_marker = shape_.rows * config_.hidden_size;
-    float* const hidden = gathered_x_ + first_marker;  // the markers' part has, too
     const auto markers = static_cast<int32_t>(shape_.markers);
     const auto rows = static_cast<int32_t>(shape_.rows);
     LAYA_TRY(product(plan_.scorer_hidden, normed + first_marker, {}, weights_.scorer_hidden, hidden,
                      markers));
     LAYA_TRY(loaded_.launch(stream_, plan_.score, markers, hidden, weights_.scorer_out.weight,
                             weights_.scorer_out.bias, logits_, markers));
-    return loaded_.launch(stream_, plan_.action_head, rows, gathered_x_, logits_,
+    return loaded_.launch(stream_, plan_.action_head, rows, gathered_x_.x, gathered_x_.low, logits_,
                           input_ + batch_.marker_offsets, weights_.action_hidden.weight,
                           weights_.action_hidden.bias, weights_.action_out.weight,
                           weights_.action_out.bias, logits_ + shape_.markers, rows);
   }
 
   // A norm of a layer, over rows of x.
-  Result<void> norm(const NormWeights& weights, const float* x, int32_t rows) {
+  Result<void> norm(const NormWeights& weights, const ResidualStream& x, int32_t rows) {
     if (!plan_.folds_norms()) {
-      return loaded_.launch(stream_, plan_.norm, rows, x, weights.weight, weights.bias, h_,
-                            kNormEps, rows);
+      h_ = normed_;
+      return loaded_.launch(stream_, plan_.norm, rows, x.x, x.low, weights.weight, weights.bias,
+                            normed_, kNormEps, rows);
     }
+    h_ = x.x;
     h_norms_ = {nullptr, moments_};
     if (rows < kRowScalesFrom) return {};
     h_norms_ = {scales_, nullptr};
@@ -165,8 +176,8 @@ class Forward {
   Result<void> rotated_qkv(const LinearWeights& linear, const RopeTable& table) {
     const int32_t* const positions = input_ + batch_.positions;
     if (plan_.rope.variants.empty()) {
-      return loaded_.launch(stream_, plan_.qkv.multiply, tokens_, h_, linear.weight, table.cos,
-                            table.sin, positions, h_norms_.scales, h_norms_.moments, wide_,
+      return loaded_.launch(stream_, plan_.qkv.multiply, tokens_, h_, linear.weight, table.angles,
+                            positions, h_norms_.scales, h_norms_.moments, wide_,
                             kNormEps, tokens_);
     }
     LAYA_TRY(product(plan_.qkv, h_, h_norms_, linear, wide_, tokens_));
@@ -176,13 +187,13 @@ class Forward {
 
   // The last product of a branch of the residual stream x: adds to it, and prepares the next norm
   // where that is folded.
-  Result<void> end_branch(const MatrixOp& op, const void* a, const LinearWeights& linear, float* x,
-                          int32_t rows) {
+  Result<void> end_branch(const MatrixOp& op, const void* a, const LinearWeights& linear,
+                          const ResidualStream& x, int32_t rows) {
     if (!plan_.folds_norms()) {
-      return loaded_.launch(stream_, op.multiply, rows, a, linear.weight, linear.bias, x, rows);
+      return loaded_.launch(stream_, op.multiply, rows, a, linear.weight, linear.bias, x.x, rows);
     }
-    return loaded_.launch(stream_, op.multiply, rows, a, linear.weight, linear.bias, x, x, h_,
-                          moments_, rows);
+    return loaded_.launch(stream_, op.multiply, rows, a, linear.weight, linear.bias, x.x, x.low,
+                          x.x, x.low, moments_, rows);
   }
 
   // a = attention of qkv in the wide buffer.
@@ -203,14 +214,15 @@ class Forward {
 
   const int32_t* input_;
   float* logits_;
-  float* x_;
+  ResidualStream x_;
   void* a_;
-  void* h_;
+  void* normed_;
+  const void* h_;  // what the next product of the stream reads: x, or a norm of it
   float* moments_;
   float* scales_;
-  RowNorms h_norms_;  // of the rows of h
+  RowNorms h_norms_;
   void* wide_;
-  float* gathered_x_;
+  ResidualStream gathered_x_;
   void* gathered_a_;
 };
 

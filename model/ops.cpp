@@ -37,10 +37,14 @@ Op with_tiles(const jit::KernelSpec& base, Use use = Use::kOften) {
 
 }  // namespace
 
-Op embed_norm_op(const jit::Target& target, DType table, DType out, int64_t hidden) {
+DType residual_dtype(const jit::Target& target, DType compute) {
+  return target.backend == jit::Backend::kCpu ? DType::kF32 : compute;
+}
+
+Op embed_norm_op(const jit::Target& target, DType table, DType dtype, int64_t hidden) {
   return with_tiles(jit::KernelSpec("embed_norm", target)
                         .set("E", to_string(table))
-                        .set("T", to_string(out))
+                        .set("T", to_string(dtype))
                         .set("D", hidden));
 }
 
@@ -74,9 +78,11 @@ Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t h
                         .set("K", k));
 }
 
-Op layer_norm_op(const jit::Target& target, DType out, int64_t hidden) {
-  return with_tiles(
-      jit::KernelSpec("layer_norm", target).set("O", to_string(out)).set("D", hidden));
+Op layer_norm_op(const jit::Target& target, DType x, DType out, int64_t hidden) {
+  return with_tiles(jit::KernelSpec("layer_norm", target)
+                        .set("X", to_string(x))
+                        .set("O", to_string(out))
+                        .set("D", hidden));
 }
 
 Op row_scales_op(const jit::Target& target, DType dtype, int64_t hidden) {
@@ -114,9 +120,10 @@ Op score_op(const jit::Target& target, int64_t hidden) {
   return with_tiles(jit::KernelSpec("score", target).set("D", hidden));
 }
 
-Op action_head_op(const jit::Target& target, int64_t hidden, int64_t hidden_units,
+Op action_head_op(const jit::Target& target, DType x, int64_t hidden, int64_t hidden_units,
                   int64_t actions) {
   return with_tiles(jit::KernelSpec("action_head", target)
+                        .set("X", to_string(x))
                         .set("D", hidden)
                         .set("UNITS", hidden_units)
                         .set("ACTIONS", actions));

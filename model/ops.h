@@ -12,9 +12,15 @@ namespace laya::model {
 
 enum class Activation : uint8_t { kNone, kRelu, kGelu };  // gelu: exact, with erf
 
-/// x = LN(table[ids]) * weight in fp32; a = x in `out`. `table` is the dtype of the embedding
-/// table.
-Op embed_norm_op(const jit::Target& target, DType table, DType out, int64_t hidden);
+// The residual stream x is fp32 on the CPU, where x_low is null. On GPUs it is in the dtype that a
+// model computes in: products read it as it is. Of 16 bits it is the upper part of a value and x_low
+// the lower one (templates/cuda/residual.cuh).
+
+/// Dtype of the residual stream of a model that computes in `compute`.
+DType residual_dtype(const jit::Target& target, DType compute);
+
+/// x = LN(table[ids]) * weight; a = x in `dtype`. `table` is the dtype of the embedding table.
+Op embed_norm_op(const jit::Target& target, DType table, DType dtype, int64_t hidden);
 
 // On GPUs gemm, gemm_rope and gemm_geglu normalize the rows of a if given moments of them, as
 // gemm_residual leaves them, or scales, as row_scales makes of these; w is then as fold_norm.h
@@ -31,17 +37,18 @@ Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, Activat
 /// out = gelu(a * u^T) * (a * g^T) with w = [u; g]; out has n columns, w has 2n rows.
 Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k);
 
-/// x += a * w^T + bias for a residual stream x in fp32; bias may be null. On GPUs n is a multiple
-/// of 32, and x in `dtype` and moments of its rows are written, too.
+/// x += a * w^T + bias for a residual stream x; bias may be null. On GPUs n is a multiple of 32, and
+/// moments of the rows of x are written, too.
 Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k,
                     Use use = Use::kOften);
 
-/// qkv = a * w^T with rotary position embedding on q and k: gemm and rope in one. No variants where
-/// a target or dtype has no such kernel.
+/// qkv = a * w^T with rotary position embedding on q and k: gemm and rope in one. Heads of q and k
+/// have their halves interleaved, in w and in qkv. No variants where a target or dtype has no such
+/// kernel.
 Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim, int64_t k);
 
-/// out = LN(x) * weight + bias for x in fp32; bias may be null.
-Op layer_norm_op(const jit::Target& target, DType out, int64_t hidden);
+/// out = LN(x) * weight + bias for a residual stream x of dtype `x`; bias may be null.
+Op layer_norm_op(const jit::Target& target, DType x, DType out, int64_t hidden);
 
 /// GPUs only: what the rows of x have to be multiplied by, from their moments.
 Op row_scales_op(const jit::Target& target, DType dtype, int64_t hidden);
@@ -58,14 +65,16 @@ Op rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_d
 Op attention_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim,
                 int64_t window);
 
-/// Copies chosen rows of an activation (`dtype`) and of the residual stream (fp32).
+/// Copies chosen rows of an activation (`dtype`) and of the residual stream.
 Op gather_rows_op(const jit::Target& target, DType dtype, int64_t hidden);
 
 /// logits = h * weight + bias, one dot product per row, all fp32.
 Op score_op(const jit::Target& target, int64_t hidden);
 
-/// Confidence features of each row's option logits and the action head on top, all fp32.
-Op action_head_op(const jit::Target& target, int64_t hidden, int64_t hidden_units, int64_t actions);
+/// Confidence features of each row's option logits and the action head on top, all in fp32 but the
+/// rows of the residual stream that it reads, of dtype `x`.
+Op action_head_op(const jit::Target& target, DType x, int64_t hidden, int64_t hidden_units,
+                  int64_t actions);
 
 /// CPU only: rewrites a weight [n, k] into the panel layout that the CPU's gemm reads; `geglu`: a
 /// weight [2n, k] of gemm_geglu. One kernel for every n and k; launched over n rows.

@@ -44,6 +44,7 @@ class Planner {
 Plan make_plan(const Config& config, Precision precision, const jit::Target& target) {
   const DType t = precision.compute;
   const int64_t d = config.hidden_size;
+  const DType x = residual_dtype(target, t);
   const Planner planner(target, t);
   Plan plan;
   plan.precision = precision;
@@ -55,7 +56,7 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
     plan.sliding_attention = attention_op(target, t, config.heads(), kHeadDim, config.window);
   }
   if (target.backend == jit::Backend::kCpu) {
-    plan.norm = layer_norm_op(target, t, d);
+    plan.norm = layer_norm_op(target, x, t, d);
   } else {
     plan.row_scales = row_scales_op(target, t, d);
   }
@@ -65,6 +66,7 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
     plan.rope = rope_op(target, t, config.heads(), kHeadDim);
   } else {
     plan.qkv.multiply = std::move(qkv_rope);
+    plan.qkv.interleaved_rows = 2 * d;
   }
   plan.attn_out = planner.residual(d, d);
   plan.mlp_in = planner.geglu(config.intermediate_size, d);
@@ -75,10 +77,10 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
   plan.head_qkv = planner.gemm(3 * d, d, Activation::kNone, Use::kSeldom);
   plan.head_mlp_in = planner.gemm(4 * d, d, Activation::kRelu, Use::kSeldom);
   plan.head_mlp_out = planner.residual(d, 4 * d, Use::kSeldom);
-  plan.scorer_norm = layer_norm_op(target, DType::kF32, d);
+  plan.scorer_norm = layer_norm_op(target, x, DType::kF32, d);
   plan.scorer_hidden = planner.gemm(DType::kF32, d, d, Activation::kGelu, Use::kSeldom);
   plan.score = score_op(target, d);
-  plan.action_head = action_head_op(target, d, kActionUnits, config.actions);
+  plan.action_head = action_head_op(target, x, d, kActionUnits, config.actions);
   return plan;
 }
 

@@ -26,6 +26,7 @@ struct MatrixOp {
   int64_t pack_rows = 0;        ///< rows that `pack` is launched over
   int64_t stored_elements = 0;  ///< as the product reads it: packed on the CPU
   DType dtype = DType::kF32;    ///< as the product reads it
+  int64_t interleaved_rows = 0; ///< first rows: heads whose halves the product wants interleaved
 };
 
 /// A pure function of what a model is and where it runs; holds no weights and needs no device.

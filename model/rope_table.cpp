@@ -24,4 +24,14 @@ HostRopeTable make_rope_table(double theta, int64_t head_dim, int64_t positions)
   return table;
 }
 
+std::vector<float> interleaved(const HostRopeTable& table) {
+  std::vector<float> angles;
+  angles.reserve(2 * table.cos.size());
+  for (size_t i = 0; i < table.cos.size(); ++i) {
+    angles.push_back(table.cos[i]);
+    angles.push_back(table.sin[i]);
+  }
+  return angles;
+}
+
 }  // namespace laya::model

@@ -15,4 +15,7 @@ struct HostRopeTable {
 /// its by 5e-4.
 HostRopeTable make_rope_table(double theta, int64_t head_dim, int64_t positions);
 
+/// Cosine and sine of each angle side by side: [positions, head_dim / 2, 2].
+std::vector<float> interleaved(const HostRopeTable& table);
+
 }  // namespace laya::model

@@ -38,7 +38,7 @@ Product product_of(const jit::KernelSpec& base) {
   const int64_t k = int_param(base, "K");
   if (base.template_name() == "gemm_rope") {
     const int64_t head = int_param(base, "HEAD_DIM");
-    return {3 * int_param(base, "HEADS") * head, k, 1, head, false, false};
+    return {3 * int_param(base, "HEADS") * head, k, 1, 16, false, false};
   }
   const int64_t n = int_param(base, "N");
   if (base.template_name() == "gemm_geglu") return {n, k, 2, 16, false, false};
@@ -46,8 +46,10 @@ Product product_of(const jit::KernelSpec& base) {
   return {n, k, 1, is_residual ? 32 : 8, k >= kLongK, is_residual};
 }
 
-/// Shared memory for results on their way out, see WarpWriter in warp_writer.cuh.
+/// Shared memory for results on their way out, see WarpWriter in warp_writer.cuh. The residual
+/// stream needs none.
 int64_t staging_bytes(const Product& p, const ProductTile& t) {
+  if (p.is_residual) return 0;
   const int64_t blocks = p.out_columns(t) / t.split / 8;
   const int64_t pass = blocks > 12 && blocks % 2 == 0 ? blocks / 2 : blocks;
   return t.consumers * 1024 * (pass | 1);
@@ -67,11 +69,11 @@ int64_t block_slabs(const Product& p, const ProductTile& t) {
   return ceil_div(p.slabs(), t.split);
 }
 
-/// Slots that the residual stream of a tile takes where it comes through the ring: boxes of 32
-/// columns.
+/// Slots that the residual stream of a tile takes where it comes through the ring: of each of its
+/// two parts boxes of 64 columns.
 int64_t extra_slots(const Product& p, const ProductTile& t) {
   if (!p.is_residual || t.cluster * t.split > 1) return 0;
-  return ceil_div(t.columns / 32, (t.rows + t.columns) / t.rows);
+  return ceil_div(2 * ceil_div(t.columns, 64), (t.rows + t.columns) / t.rows);
 }
 
 /// As many as there is room for; more than the work of all consumers' tiles are of no use. At least
@@ -107,7 +109,7 @@ double store_cycles(const Product& p, const ProductTile& t) {
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   constexpr double kStart = 2900, kExchange = 3170;     // cycles
   constexpr double kBlockRate = 132, kChipRate = 6880;  // bytes per cycle from the L2 cache
-  constexpr double kMemoryRate = 7800;  // bytes per cycle of x in, and x and its rounding out
+  constexpr double kMemoryRate = 7800;  // bytes per cycle of x in and out
   const double alignment = t.columns % 64 == 0   ? 1  // of tiles in the matrices
                            : t.columns % 32 == 0 ? 1.09
                                                  : 1.247;
@@ -130,7 +132,7 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_cycles(p, t) /
                        static_cast<double>((t.shared ? t.consumers : 1) * t.split);
   if (t.split > 1) return rounds * (kStart + product + store);  // blocks do not stay
-  const double memory = p.is_residual && rounds > 1 ? bm * columns * 10 * active / kMemoryRate : 0;
+  const double memory = p.is_residual && rounds > 1 ? bm * columns * 8 * active / kMemoryRate : 0;
   const double shown = !takes_turns ? 1 : p.is_residual ? 0.44 : 0;
   return kStart + rounds * std::max(product + shown * store, memory) + (takes_turns ? store : 0);
 }
@@ -147,7 +149,7 @@ int64_t most_sums(const Product& p, const ProductTile& t) {
   if (!p.is_residual) return is_chunked ? 64 : 128;
   const bool is_early = t.cluster * t.split > 1 || fits_ring(p, t);
   if (is_early) return is_chunked ? 32 : 64;
-  return is_chunked ? 64 : 96;
+  return is_chunked ? 64 : 128;
 }
 
 std::vector<ProductTile> candidates(const Product& p) {
@@ -165,6 +167,7 @@ std::vector<ProductTile> candidates(const Product& p) {
     }
     if (columns < 64) continue;
     for (const int64_t cluster : {1, 2}) {
+      if (p.is_residual && columns / cluster % 32 != 0) continue;  // boxes of w have whole groups
       add({128, columns, cluster, 2, true});
       add({128, columns, cluster, 2, false});
     }

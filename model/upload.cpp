@@ -27,13 +27,19 @@ bool is_packed(const Upload& upload) {
   return upload.matrix != nullptr && !upload.matrix->pack.variants.empty();
 }
 
-// Packing needs the whole matrix and folding whole rows; everything else is cut to the size of a
-// staging buffer.
+// Rows of a matrix that change their places or have a norm folded in are converted one by one.
+bool is_by_rows(const Upload& upload) {
+  return !upload.norm_weight.empty() ||
+         (upload.matrix != nullptr && upload.matrix->interleaved_rows > 0);
+}
+
+// Packing needs the whole matrix; everything else is cut to the size of a staging buffer.
 size_t most_elements(const Upload& upload) {
   if (is_packed(upload)) return upload.elements();
   const size_t most = kStagingBytes / static_cast<size_t>(size_of(upload.to));
-  const size_t row = upload.norm_weight.size();
-  return row == 0 ? most : std::max<size_t>(1, most / row) * row;
+  if (!is_by_rows(upload)) return most;
+  const auto row = static_cast<size_t>(upload.matrix->columns);
+  return std::max<size_t>(1, most / row) * row;
 }
 
 std::vector<Piece> cut(std::span<const Upload> uploads) {
@@ -57,21 +63,40 @@ size_t largest_staged(const std::vector<Piece>& pieces) {
   return largest;
 }
 
-// As convert(), with the norm of the upload folded into each row.
-std::optional<size_t> convert_rows(const Upload& upload, const std::byte* source, std::byte* target,
-                                   size_t count) {
-  const size_t columns = upload.norm_weight.size();
+// Which row of the checkpoint's matrix comes to row `row`.
+size_t source_row(const MatrixOp& matrix, size_t row) {
+  if (row >= static_cast<size_t>(matrix.interleaved_rows)) return row;
+  const size_t in_head = row % kHeadDim;
+  return row - in_head + in_head % 2 * (kHeadDim / 2) + in_head / 2;
+}
+
+// Converts whole rows of a matrix to `target`. Number of an element that has no finite value in the
+// upload's dtype, if there is one.
+std::optional<size_t> convert_rows(const Piece& piece, std::byte* target) {
+  const Upload& upload = *piece.upload;
+  const auto columns = static_cast<size_t>(upload.matrix->columns);
   std::vector<float> row(columns);
   auto* const floats = reinterpret_cast<std::byte*>(row.data());
-  for (size_t done = 0; done < count; done += columns) {
-    convert(source + done * static_cast<size_t>(size_of(upload.from)), upload.from, floats,
-            DType::kF32, columns);
-    fold_norm_weight(row, upload.norm_weight);
+  for (size_t done = 0; done < piece.count; done += columns) {
+    const size_t from = source_row(*upload.matrix, (piece.begin + done) / columns) * columns;
+    convert(upload.source.data() + from * static_cast<size_t>(size_of(upload.from)), upload.from,
+            floats, DType::kF32, columns);
+    if (!upload.norm_weight.empty()) fold_norm_weight(row, upload.norm_weight);
     const auto bad =
         convert(floats, DType::kF32, target + done * static_cast<size_t>(size_of(upload.to)),
                 upload.to, columns);
-    if (bad) return done + *bad;
+    if (bad) return from + *bad;
   }
+  return std::nullopt;
+}
+
+// The same for elements that stay where they are.
+std::optional<size_t> convert_flat(const Piece& piece, std::byte* target) {
+  const Upload& upload = *piece.upload;
+  const auto bad =
+      convert(upload.source.data() + piece.begin * static_cast<size_t>(size_of(upload.from)),
+              upload.from, target, upload.to, piece.count);
+  if (bad) return piece.begin + *bad;
   return std::nullopt;
 }
 
@@ -89,12 +114,10 @@ class Lane {
 
   Result<void> move(const Piece& piece) {
     const Upload& upload = *piece.upload;
-    const auto from_bytes = static_cast<size_t>(size_of(upload.from));
-    const std::byte* source = upload.source.data() + piece.begin * from_bytes;
     std::byte* target =
         storage_ + upload.offset + piece.begin * static_cast<size_t>(size_of(upload.to));
-    if (is_host_ && !is_packed(upload)) return convert_piece(piece, source, target);
-    LAYA_TRY(convert_piece(piece, source, staging_.as<std::byte>()));
+    if (is_host_ && !is_packed(upload)) return convert_piece(piece, target);
+    LAYA_TRY(convert_piece(piece, staging_.as<std::byte>()));
     if (is_packed(upload)) {
       LAYA_TRY(pack(*upload.matrix, target));
     } else {
@@ -106,15 +129,12 @@ class Lane {
  private:
   Lane(jit::Engine& engine, std::byte* storage) : engine_(engine), storage_(storage) {}
 
-  static Result<void> convert_piece(const Piece& piece, const std::byte* source,
-                                    std::byte* target) {
+  static Result<void> convert_piece(const Piece& piece, std::byte* target) {
     const Upload& upload = *piece.upload;
-    const auto bad = upload.norm_weight.empty()
-                         ? convert(source, upload.from, target, upload.to, piece.count)
-                         : convert_rows(upload, source, target, piece.count);
+    const auto bad = is_by_rows(upload) ? convert_rows(piece, target) : convert_flat(piece, target);
     if (!bad) return {};
     return fail(ErrorKind::kBadInput,
-                "tensor '" + upload.name + "': element " + std::to_string(piece.begin + *bad) +
+                "tensor '" + upload.name + "': element " + std::to_string(*bad) +
                     " is too large for " + to_string(upload.to) + "; choose another dtype");
   }
 

@@ -1,5 +1,5 @@
-// Moving host arrays to a device: converted, with norms folded in or, on the CPU, packed, several
-// at a time.
+// Moving host arrays to a device: converted, with norms folded in and heads interleaved or, on the
+// CPU, packed, several at a time.
 #pragma once
 
 #include <cstddef>

@@ -61,6 +61,11 @@ class Placer {
     add(slot, {name, std::as_bytes(values), DType::kF32, DType::kF32, nullptr, 0});
   }
 
+  /// Keeps values until they are uploaded.
+  std::span<const float> keep(std::vector<float> values) {
+    return kept_.emplace_back(std::move(values));
+  }
+
   size_t bytes() const { return bytes_; }
   std::span<const Upload> uploads() const { return uploads_; }
   void fill_slots(const jit::Buffer& storage) const {
@@ -99,13 +104,10 @@ class Placer {
     });
     return bias;
   }
-  std::span<const float> keep(std::vector<float> values) {
-    return kept_.emplace_back(std::move(values));
-  }
 
   const Checkpoint& checkpoint_;
   const bool folds_norms_;
-  std::deque<std::vector<float>> kept_;  // until uploaded
+  std::deque<std::vector<float>> kept_;
   std::vector<Upload> uploads_;
   std::vector<const void**> slots_;
   size_t bytes_ = 0;
@@ -166,7 +168,12 @@ void place_all(Placer& placer, const Plan& plan, const Config& config, Weights& 
   placer.fp32(weights.action_out.bias, "act_head.2.bias");
 }
 
-void place_rope(Placer& placer, const HostRopeTable& host, const char* name, RopeTable& table) {
+void place_rope(Placer& placer, const Plan& plan, const HostRopeTable& host, const char* name,
+                RopeTable& table) {
+  if (plan.rope.variants.empty()) {
+    placer.floats(table.angles, std::string(name) + " angles", placer.keep(interleaved(host)));
+    return;
+  }
   placer.floats(table.cos, std::string(name) + " cosines", host.cos);
   placer.floats(table.sin, std::string(name) + " sines", host.sin);
 }
@@ -184,8 +191,8 @@ Result<Weights> load_weights(const Checkpoint& checkpoint, const Plan& plan, jit
   Weights weights;
   Placer placer(checkpoint, plan.folds_norms());
   place_all(placer, plan, config, weights);
-  place_rope(placer, full, "full rope", weights.full_rope);
-  if (!one_base) place_rope(placer, sliding, "sliding rope", weights.sliding_rope);
+  place_rope(placer, plan, full, "full rope", weights.full_rope);
+  if (!one_base) place_rope(placer, plan, sliding, "sliding rope", weights.sliding_rope);
 
   LAYA_ASSIGN(weights.storage, device.allocate(placer.bytes()));
   placer.fill_slots(weights.storage);

@@ -40,9 +40,11 @@ struct HeadLayerWeights {
   LinearWeights qkv, attn_out, mlp_in, mlp_out;
 };
 
+/// Either cosines and sines, or, where the product behind them rotates, angles.
 struct RopeTable {
   const void* cos = nullptr;  ///< [max_positions, kHeadDim / 2]
   const void* sin = nullptr;
+  const void* angles = nullptr;  ///< [max_positions, kHeadDim / 2, 2] cosine and sine
 };
 
 struct Weights {

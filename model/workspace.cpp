@@ -15,7 +15,7 @@ int64_t wide_elements(const Config& config, const ShapeClass& shape) {
 
 }  // namespace
 
-WorkspaceLayout::WorkspaceLayout(const Config& config, DType compute, const ShapeClass& shape) {
+WorkspaceLayout::WorkspaceLayout(const Config& config, const Plan& plan, const ShapeClass& shape) {
   size_t next = 0;
   const auto place = [&next](size_t size) {
     constexpr size_t kAlign = 256;
@@ -23,11 +23,12 @@ WorkspaceLayout::WorkspaceLayout(const Config& config, DType compute, const Shap
     next += (size + kAlign - 1) / kAlign * kAlign;
     return offset;
   };
-  const auto typed = [&](int64_t elements) {
-    return place(static_cast<size_t>(elements) * static_cast<size_t>(size_of(compute)));
+  const auto array = [&](DType dtype, int64_t elements) {
+    return place(static_cast<size_t>(elements) * static_cast<size_t>(size_of(dtype)));
   };
-  const auto floats = [&](int64_t elements) {
-    return place(static_cast<size_t>(elements) * sizeof(float));
+  const DType t = plan.precision.compute, x_dtype = residual_dtype(plan.target, t);
+  const auto lower_part = [&](int64_t elements) {
+    return array(x_dtype, x_dtype == DType::kF32 ? 0 : elements);
   };
   const int64_t d = config.hidden_size;
   const int64_t gathered = shape.gathered();
@@ -37,14 +38,16 @@ WorkspaceLayout::WorkspaceLayout(const Config& config, DType compute, const Shap
   output_bytes = static_cast<size_t>(shape.markers + shape.rows * config.actions) * sizeof(float);
   input = place(input_bytes);
   output = place(output_bytes);
-  x = floats(most_rows * d);
-  a = typed(shape.tokens * d);
-  h = typed(most_rows * d);
-  moments = floats(most_rows * (d / 32) * 2);
-  scales = floats(most_rows);
-  wide = typed(wide_elements(config, shape));
-  gathered_x = floats(gathered * d);
-  gathered_a = typed(gathered * d);
+  x = array(x_dtype, shape.tokens * d);
+  x_low = lower_part(shape.tokens * d);
+  a = array(t, shape.tokens * d);
+  h = array(t, plan.folds_norms() ? 0 : most_rows * d);
+  moments = array(DType::kF32, most_rows * (d / 32) * 2);
+  scales = array(DType::kF32, most_rows);
+  wide = array(t, wide_elements(config, shape));
+  gathered_x = array(x_dtype, gathered * d);
+  gathered_x_low = lower_part(gathered * d);
+  gathered_a = array(t, gathered * d);
   bytes = next;
 }
 

@@ -8,6 +8,7 @@
 #include "model/config.h"
 #include "model/convert.h"
 #include "model/ops.h"
+#include "model/residual.h"
 #include "model/tuned_tiles.h"
 #include "tools/console.h"
 #include "tools/gpu_bench.h"
@@ -227,19 +228,25 @@ class KernelBench {
     const auto count = static_cast<int32_t>(rows);
     if (c.epilogue == Epilogue::kResidual) {
       void* const no_bias = nullptr;
-      void* const x = gpu_.floats(set, bytes(2 * rows * c.n));
-      return gpu_.launch(variant, rows, a, w, no_bias, x, x, out, inputs.moments, count);
+      const auto [x, x_low] = residual(set, bytes(rows * c.n));
+      return gpu_.launch(variant, rows, a, w, no_bias, x, x_low, x, x_low, inputs.moments, count);
     }
     void* const floats = gpu_.floats(0, bytes(2 * c.n));
     if (c.epilogue == Epilogue::kGeglu) {
       return gpu_.launch(variant, rows, a, w, inputs.scales, inputs.moments, out, kNormEps, count);
     }
     if (c.epilogue == Epilogue::kRope) {
-      return gpu_.launch(variant, rows, a, w, floats, floats, inputs.positions, inputs.scales,
+      return gpu_.launch(variant, rows, a, w, floats, inputs.positions, inputs.scales,
                          inputs.moments, out, kNormEps, count);
     }
     return gpu_.launch(variant, rows, a, w, floats, inputs.scales, inputs.moments, out, kNormEps,
                        count);
+  }
+
+  /// Both parts of a residual stream, of `bytes` each.
+  std::pair<void*, void*> residual(size_t set, size_t bytes) const {
+    auto* const x = static_cast<std::byte*>(gpu_.residuals(set, 2 * bytes));
+    return {x, x + bytes};
   }
 
   /// Our first rows against cuBLASLt's with the epilogue done here. Rotation is left to the tests.
@@ -247,14 +254,18 @@ class KernelBench {
                      const RowInputs& inputs) {
     if (c.epilogue == Epilogue::kRope) return {};
     const int64_t some = std::min<int64_t>(rows, 8);
-    const size_t x_bytes = static_cast<size_t>(rows * c.n) * 4;
-    LAYA_ASSIGN(const auto before, read_floats(gpu_.floats(0, x_bytes), some * c.n));
+    const bool is_residual = c.epilogue == Epilogue::kResidual;
+    const auto out_bytes = static_cast<size_t>(rows * c.n * 2);
+    const auto results = [&] {
+      return is_residual ? read_residual(out_bytes, some * c.n)
+                         : read(gpu_.results(0, out_bytes), some * c.n);
+    };
+    LAYA_ASSIGN(const auto before, results());
     LAYA_TRY(launch(c, variant, rows, 0, inputs));
     LAYA_TRY(blas_run(rows, c.w_rows(), c.k)(0));
-    LAYA_ASSIGN(const auto ours, read(gpu_.results(0, 1), some * c.n));
+    LAYA_ASSIGN(const auto ours, results());
     LAYA_ASSIGN(const auto theirs, read(gpu_.more_results(0, 1), some * c.w_rows()));
-    LAYA_ASSIGN(const auto floats, read_floats(gpu_.floats(0, x_bytes), some * c.n));
-    const bool is_residual = c.epilogue == Epilogue::kResidual;
+    LAYA_ASSIGN(const auto bias, read_floats(gpu_.floats(0, 1), c.n));
     const double unit = gpu_.dtype() == DType::kF16 && !is_residual ? 16 : 1;
     double difference = 0, norm = 0;
     for (int64_t row = 0; row < some; ++row) {
@@ -265,10 +276,10 @@ class KernelBench {
           wanted =
               geglu(wanted, theirs[static_cast<size_t>(row * c.w_rows() + c.n + column)] * unit);
         } else if (!is_residual) {
-          wanted += floats[static_cast<size_t>(column)];
+          wanted += bias[static_cast<size_t>(column)];
         }
         if (c.epilogue == Epilogue::kBiasRelu) wanted = std::max(wanted, 0.0);
-        const double error = (is_residual ? floats[at] - before[at] : ours[at]) - wanted;
+        const double error = (is_residual ? ours[at] - before[at] : ours[at]) - wanted;
         difference += error * error;
         norm += wanted * wanted;
       }
@@ -285,9 +296,25 @@ class KernelBench {
     return values;
   }
 
-  Result<std::vector<float>> read(const void* data, int64_t count) {
+  Result<std::vector<uint16_t>> read_bits(const void* data, int64_t count) {
     std::vector<uint16_t> bits(static_cast<size_t>(count));
     LAYA_TRY(gpu_.copy_back(bits.data(), data, bits.size() * 2));
+    return bits;
+  }
+
+  Result<std::vector<float>> read_residual(size_t bytes, int64_t count) {
+    const auto [x, x_low] = residual(0, bytes);
+    LAYA_ASSIGN(const auto upper, read_bits(x, count));
+    LAYA_ASSIGN(const auto lower, read_bits(x_low, count));
+    std::vector<float> values;
+    for (size_t i = 0; i < upper.size(); ++i) {
+      values.push_back(model::join_residual({upper[i], lower[i]}, gpu_.dtype()));
+    }
+    return values;
+  }
+
+  Result<std::vector<float>> read(const void* data, int64_t count) {
+    LAYA_ASSIGN(const auto bits, read_bits(data, count));
     std::vector<float> values;
     for (const uint16_t x : bits) {
       values.push_back(gpu_.dtype() == DType::kBF16 ? model::bf16_to_float(x)
@@ -359,29 +386,35 @@ class KernelBench {
       numbers[i] = static_cast<int32_t>(i * 7919 % static_cast<size_t>(rows));
     }
     LAYA_ASSIGN(void* const ids, gpu_.integers(numbers));
+    const auto second_half = [&](void* array) -> void* {
+      return static_cast<std::byte*>(array) + 2 * size;
+    };
     LAYA_ASSIGN(void* const types, gpu_.integers(std::vector<int32_t>(numbers.size(), 1)));
 
-    const model::Op norm = model::layer_norm_op(target(), DType::kF32, d);
+    const model::Op norm = model::layer_norm_op(target(), t, DType::kF32, d);
     LAYA_TRY(move("layer_norm", norm, rows, d, 8 * size, [&](size_t set) {
-      return gpu_.launch(norm.choose(rows), rows, gpu_.floats(set, 4 * size), weight, weight,
+      const auto [x, x_low] = residual(set, 2 * size);
+      return gpu_.launch(norm.choose(rows), rows, x, x_low, weight, weight,
                          gpu_.results(set, 4 * size), kNormEps, count);
     }));
     const model::Op embed = model::embed_norm_op(target(), DType::kF16, t, d);
     LAYA_TRY(move("embed_norm", embed, rows, d, 8 * size, [&](size_t set) {
       return gpu_.launch(embed.choose(rows), rows, ids, gpu_.activations(set, 2 * size), weight,
-                         gpu_.results(set, 4 * size), gpu_.more_results(set, 2 * size), kNormEps,
-                         count);
+                         gpu_.results(set, 4 * size), second_half(gpu_.results(set, 4 * size)),
+                         gpu_.more_results(set, 2 * size), kNormEps, count);
     }));
     const model::Op last = model::final_norm_op(target(), t, d);
     LAYA_TRY(move("final_norm", last, rows, d, 10 * size, [&](size_t set) {
-      return gpu_.launch(last.choose(rows), rows, gpu_.floats(set, 4 * size), weight, weight, types,
-                         weight, weight, gpu_.results(set, 2 * size), kNormEps, count);
+      const auto [x, x_low] = residual(set, 2 * size);
+      return gpu_.launch(last.choose(rows), rows, x, x_low, weight, weight, types, weight, weight,
+                         gpu_.results(set, 2 * size), kNormEps, count);
     }));
     const model::Op gather = model::gather_rows_op(target(), t, d);
     return move("gather_rows", gather, rows, d, 12 * size, [&](size_t set) {
-      return gpu_.launch(gather.choose(rows), rows, ids, gpu_.activations(set, 2 * size),
-                         gpu_.floats(set, 4 * size), gpu_.results(set, 2 * size),
-                         gpu_.more_results(set, 4 * size), count);
+      const auto [x, x_low] = residual(set, 2 * size);
+      return gpu_.launch(gather.choose(rows), rows, ids, gpu_.activations(set, 2 * size), x, x_low,
+                         gpu_.results(set, 2 * size), gpu_.more_results(set, 4 * size),
+                         second_half(gpu_.more_results(set, 4 * size)), count);
     });
   }
 

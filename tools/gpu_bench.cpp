@@ -34,6 +34,7 @@ Result<std::unique_ptr<GpuBench>> GpuBench::create(std::shared_ptr<jit::Device> 
   LAYA_ASSIGN(bench->stream_, bench->device_->create_stream());
   LAYA_ASSIGN(bench->activations_, bench->random_arena(kArenaBytes, 1, dtype, 1));
   LAYA_ASSIGN(bench->weights_, bench->random_arena(kWeightBytes, 1.0F / 32, dtype, 2));
+  LAYA_ASSIGN(bench->residuals_, bench->random_arena(kArenaBytes, 1, dtype, 4));
   LAYA_ASSIGN(bench->floats_, bench->random_arena(kArenaBytes, 1, model::DType::kF32, 3));
   LAYA_ASSIGN(bench->results_.buffer, bench->device_->allocate(kArenaBytes));
   LAYA_ASSIGN(bench->more_results_.buffer, bench->device_->allocate(kArenaBytes));
@@ -76,6 +77,9 @@ void* GpuBench::activations(size_t set, size_t bytes) const {
 }
 void* GpuBench::weights(size_t set, size_t bytes) const {
   return weights_.at(set, bytes);
+}
+void* GpuBench::residuals(size_t set, size_t bytes) const {
+  return residuals_.at(set, bytes);
 }
 void* GpuBench::floats(size_t set, size_t bytes) const {
   return floats_.at(set, bytes);

@@ -39,6 +39,7 @@ class GpuBench {
   // and not from the L2 cache, as far as there is memory for more than one.
   void* activations(size_t set, size_t bytes) const;   ///< N(0, 1) in the dtype
   void* weights(size_t set, size_t bytes) const;       ///< N(0, 1/32^2) in the dtype
+  void* residuals(size_t set, size_t bytes) const;     ///< N(0, 1) in the dtype
   void* floats(size_t set, size_t bytes) const;        ///< N(0, 1) in fp32
   void* results(size_t set, size_t bytes) const;       ///< to be written
   void* more_results(size_t set, size_t bytes) const;  ///< of a kernel with two results
@@ -73,7 +74,7 @@ class GpuBench {
   std::unique_ptr<jit::Stream> stream_;
   model::DType dtype_ = model::DType::kBF16;
   int rounds_ = 9;
-  Arena activations_, weights_, floats_, results_, more_results_;
+  Arena activations_, weights_, residuals_, floats_, results_, more_results_;
   std::vector<jit::Buffer> integers_;
   jit::Buffer blas_workspace_;
   std::optional<CublasLt> blas_;

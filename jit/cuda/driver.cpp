@@ -361,15 +361,21 @@ Result<void> Driver::encode_map(CUctx_st* context, TensorMapBytes& map, const Te
   const CUtensorMapDataType type = is_wide                 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
                                    : shape.dtype == "bf16" ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                            : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  // The driver counts dimensions from the innermost one.
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(shape.columns),
-                                static_cast<cuuint64_t>(rows)};
-  const cuuint64_t row_bytes[] = {static_cast<cuuint64_t>(shape.columns) * (is_wide ? 4 : 2)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(shape.box_columns),
-                            static_cast<cuuint32_t>(shape.box_rows)};
-  const cuuint32_t steps[] = {1, 1};
-  LAYA_CU(cuTensorMapEncodeTiled, reinterpret_cast<CUtensorMap*>(&map), type, 2, data, extents,
-          row_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+  const auto columns = static_cast<cuuint64_t>(shape.columns);
+  const auto row_count = static_cast<cuuint64_t>(rows);
+  const cuuint64_t row_bytes = columns * (is_wide ? 4 : 2);
+  const auto box_columns = static_cast<cuuint32_t>(shape.box_columns);
+  const auto box_rows = static_cast<cuuint32_t>(shape.box_rows);
+  // The driver counts dimensions from the innermost one, and wants strides of all others. By thread
+  // they are i, t, b and the group of 32 rows 8t + 2b + i.
+  const cuuint64_t plain[] = {columns, row_count}, grouped[] = {columns, 2, 4, 4, row_count / 32};
+  const cuuint64_t strides[] = {row_bytes, 8 * row_bytes, 2 * row_bytes, 32 * row_bytes};
+  const cuuint32_t box[] = {box_columns, box_rows};
+  const cuuint32_t grouped_box[] = {box_columns, 2, 4, 4, box_rows / 32};
+  const cuuint32_t steps[] = {1, 1, 1, 1, 1};
+  LAYA_CU(cuTensorMapEncodeTiled, reinterpret_cast<CUtensorMap*>(&map), type,
+          shape.by_thread ? 5 : 2, data, shape.by_thread ? grouped : plain, strides,
+          shape.by_thread ? grouped_box : box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return {};
 }

@@ -8,6 +8,7 @@
 //! arg table   ptr   [V, D] E
 //! arg weight  ptr   [D] fp32
 //! arg x       ptr   [rows, D] fp32, out
+//! arg x_low   ptr   null: only GPUs keep x in two parts
 //! arg a       ptr   [rows, D] T, out
 //! arg eps     f32
 //! arg rows    i32   may be 0
@@ -15,7 +16,7 @@
 // Launch: any number of blocks, each with an equal share of the rows.
 #include "norm.h"
 
-extern "C" void embed_norm(const int* ids, const E* table, const fp32* weight, fp32* x, T* a,
+extern "C" void embed_norm(const int* ids, const E* table, const fp32* weight, fp32* x, void*, T* a,
                            fp32 eps, int rows, Block block) {
   const Range range = share_of(rows, block.x, block.nx);
   for (long long row = range.begin; row < range.end; ++row) {

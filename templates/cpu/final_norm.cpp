@@ -5,6 +5,7 @@
 //! param T      word  fp32 bf16              element type of out
 //! param D      int   8..65536 step 8        hidden size
 //! arg x            ptr   [rows, D] fp32, in and out
+//! arg x_low        ptr   null: only GPUs keep x in two parts
 //! arg weight       ptr   [D] fp32
 //! arg type_table   ptr   [3, D] fp32
 //! arg types        ptr   [rows] i32, each 0..2
@@ -17,9 +18,9 @@
 // Launch: any number of blocks, each with an equal share of the rows.
 #include "norm.h"
 
-extern "C" void final_norm(fp32* x, const fp32* weight, const fp32* type_table, const int* types,
-                           const fp32* norm_weight, const fp32* norm_bias, T* out, fp32 eps,
-                           int rows, Block block) {
+extern "C" void final_norm(fp32* x, void*, const fp32* weight, const fp32* type_table,
+                           const int* types, const fp32* norm_weight, const fp32* norm_bias, T* out,
+                           fp32 eps, int rows, Block block) {
   const Range range = share_of(rows, block.x, block.nx);
   for (long long row = range.begin; row < range.end; ++row) {
     fp32* x_row = x + row * D;

@@ -6,15 +6,17 @@
 //! arg index  ptr   [n] i32, each a row of a and x
 //! arg a      ptr   [rows, D] T
 //! arg x      ptr   [rows, D] fp32
+//! arg x_low  ptr   null: only GPUs keep x in two parts
 //! arg a_out  ptr   [n, D] T
 //! arg x_out  ptr   [n, D] fp32
+//! arg x_low_out  ptr   null
 //! arg n      i32   may be 0
 //
 // Launch: any number of blocks, each with an equal share of the rows.
 #include "types.h"
 
-extern "C" void gather_rows(const int* index, const T* a, const fp32* x, T* a_out, fp32* x_out,
-                            int n, Block block) {
+extern "C" void gather_rows(const int* index, const T* a, const fp32* x, void*, T* a_out,
+                            fp32* x_out, void*, int n, Block block) {
   const Range range = share_of(n, block.x, block.nx);
   for (long long row = range.begin; row < range.end; ++row) {
     const long long from = index[row];

@@ -4,12 +4,14 @@
 //
 //! entry  action_head
 //! launch dependent
+//! param  X       word fp32 bf16 fp16             elements of cls
 //! param  D       int  8..16777216 step 8         columns of cls
 //! param  UNITS   int  4..8192 step 4             hidden units
 //! param  ACTIONS int  1..1024
 //! param  BLOCKS  int  1..8                       tile: blocks of a row; 1 before 9.0
 //!
-//! arg    cls     ptr                             [R, D] fp32
+//! arg    cls     ptr                             [R, D] X: rows of a residual stream, residual.cuh
+//! arg    cls_low ptr                             [R, D] X, null with fp32
 //! arg    logits  ptr                             [n] fp32, of all options, row after row
 //! arg    offsets ptr                             [R + 1] i32: row r has logits offsets[r]..
 //! arg    w1      ptr                             [UNITS, D + 4] fp32
@@ -97,7 +99,7 @@ __device__ inline Features confidence_features(const float* logits, int count) {
 }
 
 extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(kThreads)
-    action_head(const float* cls, const float* logits, const int* offsets, const float* w1,
+    action_head(X* cls, X* cls_low, const float* logits, const int* offsets, const float* w1,
                 const float* b1, const float* w2, const float* b2, float* out, int R) {
   __shared__ __align__(16) float hidden[UNITS];
   let_next_kernel_start();
@@ -110,12 +112,13 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(kThreads)
     for (int i = lane * 32; i < D; i += 32 * 32) prefetch_L2(weights + i);
   }
   wait_for_kernels_before();
+  const ResidualStream<X> stream{cls, cls_low};
   const Features f = confidence_features(logits + offsets[row], offsets[row + 1] - offsets[row]);
 
   if constexpr (BLOCKS > 1) sync_row();  // the first block has started
   for (int unit = rank * kWarps + warp; unit < UNITS; unit += BLOCKS * kWarps) {
     const float* weights = w1 + static_cast<long long>(unit) * (D + 4);
-    const float sum = warp_dot<D>(cls + static_cast<long long>(row) * D, weights);
+    const float sum = warp_dot<D>(stream, static_cast<long long>(row) * D, weights);
     if (lane == 0) {
       const float4 w = *reinterpret_cast<const float4*>(weights + D);
       const float x = sum + w.x * f.top + w.y * f.gap + w.z * f.entropy + w.w * f.options;

@@ -1,10 +1,9 @@
-// x += a * w^T + bias: a product that ends a branch of the residual stream x, which is fp32. For
-// the product that normalizes x next: out = x in T, in units of kResidualUnit<T>, and moments of
-// its rows (moments.cuh).
+// x += a * w^T + bias: a product that ends a branch of the residual stream x (residual.cuh), and
+// moments of the rows of x (moments.cuh), for the product that normalizes them next.
 //
 //! entry  gemm_residual
 //! launch dependent
-//! param  T      word  fp32 bf16 fp16             elements of a, w and out
+//! param  T      word  fp32 bf16 fp16             elements of a, w and x
 //! param  N      int   32..1048576 step 32        columns of x
 //! param  K      int   8..1048576 step 8          columns of a and w
 //! param  BM     int   16..256 step 16            tile: rows of a block
@@ -16,9 +15,10 @@
 //! arg    a       ptr                             [rows, K] T
 //! arg    w       ptr                             [N, K] T
 //! arg    bias    ptr                             [N] fp32, or null: none is added
-//! arg    x       ptr                             [rows, N] fp32
+//! arg    x       ptr                             [rows, N] T
+//! arg    x_low   ptr                             [rows, N] T, null with fp32
 //! arg    new_x   ptr                             x, updated
-//! arg    out     ptr                             [rows, N] T, written
+//! arg    new_x_low ptr                           x_low, updated
 //! arg    moments ptr                             [rows, N / 32, 2] fp32, written
 //! arg    rows    i32                             may be 0 (with an empty grid)
 //
@@ -30,8 +30,8 @@
 using Shape = TileShape<BM, BN, WM, WN, STAGES>;
 
 extern "C" __global__ void __launch_bounds__(Shape::kThreads)
-    gemm_residual(const T* a, const T* w, const float* bias, const float* x, float* new_x, T* out,
-                  float* moments, int rows) {
+    gemm_residual(const T* a, const T* w, const float* bias, T* x, T* x_low, T* new_x,
+                  T* new_x_low, float* moments, int rows) {
   extern __shared__ __align__(128) unsigned char shared[];
   constexpr int kUnits = BN / 8;  // 8 columns of one row are one thread's work
   constexpr int kStep = Shape::kThreads / kUnits;
@@ -43,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
   const int column = threadIdx.x % kUnits * 8;
   const bool has_column = N % BN == 0 || n0 + column < N;
   const Float8 offset = bias != nullptr && has_column ? load8(bias + n0 + column) : zero8();
+  const ResidualStream<T> old{x, x_low}, updated{new_x, new_x_low};
 #pragma unroll 1
   for (int first = 0; first < tile_rows; first += kStep) {
     const int row = first + threadIdx.x / kUnits;
@@ -50,14 +51,12 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
     const long long at = static_cast<long long>(m0 + row) * N + n0 + column;
     Float8 value = zero8();
     if (is_inside) {
-      value = add(load8(x + at), add(load8(sums + row * Shape::kPitch + column), offset));
-      store8(new_x + at, value);
+      value = add(old.load8(at), add(load8(sums + row * Shape::kPitch + column), offset));
+      updated.store8(at, value);
     }
     const float2 group = group_moments<4>(value.v);
-    if (!is_inside) continue;
-    if (threadIdx.x % 4 == 0) {
+    if (is_inside && threadIdx.x % 4 == 0) {
       reinterpret_cast<float2*>(moments)[at / kMomentColumns] = group;
     }
-    store8(out + at, scale(value, kResidualUnit<T>));
   }
 }

@@ -1,14 +1,14 @@
-// x += a * w^T + bias with out = x in T and moments of its rows, as gemm_residual, for 16-bit
-// elements on Hopper. product_sm90.cuh says how the product works. Of each group of 32 columns that
-// moments describe, 4 neighbouring threads have 8 each.
+// x += a * w^T + bias, and moments of the rows of x, as gemm_residual, for 16-bit elements on Hopper.
+// product_sm90.cuh says how the product works. Of each group of 32 columns that moments describe, 4
+// neighbouring threads have 8 neighbours each, so that x comes and goes 16 bytes at a time.
 //
 //! entry  gemm_residual_sm90
 //! launch dependent
-//! param  T          word  bf16 fp16              elements of a, w and out
+//! param  T          word  bf16 fp16              elements of a, w and x
 //! param  N          int   32..16777216 step 32   columns of x
 //! param  K          int   8..16777216 step 8     columns of a and w
 //! param  BM         int   64..128 step 64        tile: rows
-//! param  BN         int   16..256 step 16        tile: columns, divided by CLUSTER
+//! param  BN         int   32..256 step 32        tile: columns, divided by CLUSTER
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
@@ -17,182 +17,156 @@
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
 //! arg    a          map T rows K BM 64           [rows, K] T
-//! arg    w          map T N K BN 64              [N, K] T
+//! arg    w          map T N K BN 64 by_thread    [N, K] T
 //! arg    bias       ptr                          [N] fp32, or null: none is added
-//! arg    x          map fp32 rows N BM 32        [rows, N] fp32
+//! arg    x          map T rows N BM 64           [rows, N] T, the upper part (residual.cuh)
+//! arg    x_low      map T rows N BM 64           [rows, N] T, the lower part
 //! arg    new_x      ptr                          x, updated
-//! arg    out        ptr                          [rows, N] T, written
+//! arg    new_x_low  ptr                          x_low, updated
 //! arg    moments    ptr                          [rows, N / 32, 2] fp32, written
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: 32, 64, 96, 128, 192
 // or 256, and 128 if blocks split k; rows of one consumer times C <= 12288, for K >= 2048 without
 // SPLIT 8192; where x does not come through the ring (product_sm90.cuh) 8192 and 4096. SPLIT:
-// CLUSTER is 1, consumers share tiles. STAGES is at least C / 32 divided by 1 + C / BM (rounded
-// down), rounded up.
+// CLUSTER is 1, consumers share tiles. STAGES is at least twice C / 64 (rounded up), divided by
+// 1 + C / BM (rounded down), rounded up.
 // Launch and dynamic shared memory: as gemm_sm90.
 #include "moments.cuh"
 #include "product_sm90.cuh"
 
 using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, SPLIT, STAGES>;
-using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, Shape::kOutColumns / 32>;
-using Writer = WarpWriter<T, Shape::kOutColumns>;
+/// Boxes of 64 columns of each part of x that a tile takes.
+constexpr int kPartBoxes = (Shape::kOutColumns + 63) / 64;
+using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, 2 * kPartBoxes, true>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
-constexpr int kGroupBlocks = kMomentColumns / 8;
-static_assert(Writer::kBlocks % kGroupBlocks == 0, "a pass handles whole groups");
+static_assert(BN % kMomentColumns == 0, "a box of w holds whole groups");
 
-/// The passes over what a consumer finishes of a tile, one after the other: 16 rows of a warp, and
-/// some of the columns.
-constexpr int kPasses = Shape::kGroupRows / 64 * Writer::kPasses;
+/// Each row is finished in as many passes, which have registers for so many groups.
+constexpr int kTileGroups = Shape::kOutColumns / kMomentColumns;
+constexpr int kPasses = kTileGroups <= 3 ? 1 : 2;
+constexpr int kGroups = kTileGroups / kPasses;
+static_assert(kTileGroups % kPasses == 0, "passes are equal");
 
-/// First row and column of a pass in what a consumer finishes.
-__device__ inline int pass_row(int pass) {
-  return pass / Writer::kPasses * 64 + threadIdx.x % 128 / 32 * 16;
+/// Of 64 rows, a thread has rows g and g + 8 of its warp's 16.
+__device__ inline int thread_row(int half) {
+  return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + half * 8;
 }
-__device__ constexpr int pass_column(int pass) {
-  return pass % Writer::kPasses * Writer::kBlocks * 8;
+/// First of this thread's 8 columns of group `group`.
+__device__ inline int thread_column(int group) {
+  return group * kMomentColumns + threadIdx.x % 4 * 8;
+}
+__device__ inline bool has_group(int tile_column, int group) {
+  return N % Shape::kOutColumns == 0 || tile_column + group * kMomentColumns < N;
 }
 
-/// What this thread adds to in a row of a pass: columns 2t, 2t + 1 of each block of 8.
+/// What this thread adds to in the groups of a pass: 8 elements of each.
 struct Residual {
-  float2 x[Writer::kBlocks];
+  SplitEight x[kGroups];
 
-  /// `row` is this thread's, behind the last it takes that one's; `column` the pass's first.
-  __device__ void load(const float* from, int row, int column, int rows) {
-    column += threadIdx.x % 4 * 2;
-    from += static_cast<long long>(min(row, rows - 1)) * N + column;
+  /// `row` is this thread's, behind the last it takes that one's.
+  __device__ void load(const ResidualStream<T>& from, int row, int tile_column, int pass,
+                       int rows) {
+    const long long at = static_cast<long long>(min(row, rows - 1)) * N + tile_column;
 #pragma unroll
-    for (int block = 0; block < Writer::kBlocks; ++block) {
-      if (N % Shape::kOutColumns != 0 && column + block * 8 >= N) break;
-      x[block] = *reinterpret_cast<const float2*>(from + block * 8);
+    for (int g = 0; g < kGroups; ++g) {
+      const int group = pass * kGroups + g;
+      if (has_group(tile_column, group)) x[g] = from.load(at + thread_column(group));
     }
   }
 
-  /// The same from boxes of 32 columns each, where `row` and `column` count from the first.
+  /// The same from boxes; `row` counts from the tile's first.
   template <class BoxAddress>
-  __device__ void take(const BoxAddress& box_address, int row, int column) {
+  __device__ void take(const BoxAddress& box_address, int row, int pass) {
 #pragma unroll
-    for (int block = 0; block < Writer::kBlocks; ++block) {
-      x[block] = load2_from_box(box_address(column / 32 + block / kGroupBlocks), row,
-                                block % kGroupBlocks * 4 + threadIdx.x % 4);
+    for (int g = 0; g < kGroups; ++g) {
+      const int group = pass * kGroups + g, chunk = group % 2 * 4 + threadIdx.x % 4;
+      x[g] = {load_chunk(box_address(group / 2), row, chunk),
+              load_chunk(box_address(kPartBoxes + group / 2), row, chunk)};
     }
   }
 };
 
 /// What the kernel writes to.
 struct Output {
-  float* x;
-  T* out;
+  ResidualStream<T> x;
   float* moments;
   int rows;
 };
 
-constexpr int kGroups = Writer::kBlocks / kGroupBlocks;  ///< of a pass
-using RowValues = float[kGroups][2 * kGroupBlocks];      ///< of a row, those of one thread
-
-/// v = old + (sums + bias) of a row. `sums`: this row's two of the first block of 8 columns, which
-/// begins at `column`.
-__device__ inline void add(const Residual& old, const float* sums, const float* bias, int column,
-                           RowValues& v) {
-#pragma unroll
-  for (int block = 0; block < Writer::kBlocks; ++block) {
-    float2 b = make_float2(0, 0);
-    if (bias != nullptr && (N % Shape::kOutColumns == 0 || column + block * 8 < N)) {
-      b = *reinterpret_cast<const float2*>(bias + column + block * 8 + threadIdx.x % 4 * 2);
-    }
-    float* values = &v[block / kGroupBlocks][block % kGroupBlocks * 2];
-    values[0] = old.x[block].x + (sums[block * 4] + b.x);
-    values[1] = old.x[block].y + (sums[block * 4 + 1] + b.y);
-  }
-}
-
-/// Stores a row and its moments; the pass begins at `column`.
-__device__ inline void store_row(const RowValues& v, const float2 (&moments)[kGroups],
-                                 const Output& to, long long row, int column) {
-  if (row >= to.rows) return;
-  const int t = threadIdx.x % 4;
-  float* x = to.x + row * N + column + t * 2;
-  float* row_moments = to.moments + (row * (N / kMomentColumns) + column / kMomentColumns) * 2;
+/// Finishes one pass over a row: x = old + (sums + bias). `sums` are the row's of the first 8
+/// columns of the pass.
+__device__ inline void finish_row(const Residual& old, const float* sums, const float* bias,
+                                  const Output& to, long long row, int tile_column, int pass) {
+  float x[kGroups][8];
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    if (N % Shape::kOutColumns != 0 && column + g * kMomentColumns >= N) break;
-#pragma unroll
-    for (int i = 0; i < kGroupBlocks; ++i) {
-      *reinterpret_cast<float2*>(x + g * kMomentColumns + i * 8) =
-          make_float2(v[g][2 * i], v[g][2 * i + 1]);
+    const int group = pass * kGroups + g;
+    Float8 offset = zero8();
+    if (bias != nullptr && has_group(tile_column, group)) {
+      offset = load8(bias + tile_column + thread_column(group));
     }
-    if (t == 0) *reinterpret_cast<float2*>(row_moments + g * 2) = moments[g];
-  }
-}
-
-/// One pass over 16 rows of a warp: `row` and `column` are the warp's first. `old(half)` is what is
-/// added to in row g, and in row g + 8.
-template <class Old>
-__device__ inline void store_pass(const Writer& writer, const Old& old, const float* sums,
-                                  const float* bias, const Output& to, int row, int column) {
-  u32 packed[2][Writer::kBlocks];
+    const Float8 before = join8<T>(old.x[g]);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    RowValues v;
-    add(old(half), sums + half * 2, bias, column, v);
-    float2 moments[kGroups];
-    group_moments<4>(v, moments);
-    store_row(v, moments, to, row + threadIdx.x % 32 / 4 + half * 8, column);
-#pragma unroll
-    for (int block = 0; block < Writer::kBlocks; ++block) {
-      const float* x = &v[block / kGroupBlocks][block % kGroupBlocks * 2];
-      packed[half][block] = pack2<T>(x[0] * kResidualUnit<T>, x[1] * kResidualUnit<T>);
+    for (int i = 0; i < 8; ++i) {
+      x[g][i] = before.v[i] + (sums[(g * 4 + i / 2) * 4 + i % 2] + offset.v[i]);
     }
   }
+  float2 moments[kGroups];
+  group_moments<4>(x, moments);
+  if (row >= to.rows) return;
+  float2* row_moments = reinterpret_cast<float2*>(to.moments) + row * (N / kMomentColumns);
 #pragma unroll
-  for (int block = 0; block < Writer::kBlocks; ++block) {
-    writer.put(block, packed[0][block], packed[1][block]);
+  for (int g = 0; g < kGroups; ++g) {
+    const int group = pass * kGroups + g;
+    if (!has_group(tile_column, group)) break;
+    to.x.store(row * N + tile_column + thread_column(group), split8<T>(x[g]));
+    if (threadIdx.x % 4 == 0) row_moments[tile_column / kMomentColumns + group] = moments[g];
   }
-  writer.store<N>(to.out, row, column, to.rows);
 }
 
 extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1)
     __launch_bounds__(Shape::kThreads, 1)
         gemm_residual_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
-                           const float* bias, const __grid_constant__ TensorMap x, float* new_x,
-                           T* out, float* moments, int rows) {
-  const Output to{new_x, out, moments, rows};
-  Residual early[kPasses][2];  // what does not come through the ring
-  const int lane_row = threadIdx.x % 32 / 4;
-  run_product<Pipeline, Writer>(
+                           const float* bias, const __grid_constant__ TensorMap x,
+                           const __grid_constant__ TensorMap x_low, T* new_x, T* new_x_low,
+                           float* moments, int rows) {
+  constexpr int kBlocks = Shape::kGroupRows / 64;
+  const Output to{{new_x, new_x_low}, moments, rows};
+  Residual early[kBlocks][2][kPasses];  // what does not come through the ring
+  run_product<Pipeline, NoWriter>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int row) {
         if constexpr (Pipeline::kExtraSlots == 0) {
           wait_for_kernels_before();
-          const int share = SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0;
-          if (SPLIT > 1 && tile.column + share >= N) return;  // behind the matrix
+          const int column =
+              tile.column + (SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0);
+          if (SPLIT > 1 && column >= N) return;  // a share behind the matrix
 #pragma unroll
-          for (int i = 0; i < 2 * kPasses; ++i) {
-            early[i / 2][i % 2].load(new_x, row + pass_row(i / 2) + lane_row + i % 2 * 8,
-                                     tile.column + share + pass_column(i / 2), rows);
+          for (int i = 0; i < kBlocks * 2 * kPasses; ++i) {
+            const int block = i / (2 * kPasses), half = i / kPasses % 2, pass = i % kPasses;
+            early[block][half][pass].load(to.x, row + block * 64 + thread_row(half), column, pass,
+                                          rows);
           }
         }
       },
       [](int) {},
-      [&](const Writer& writer, const TilePosition& tile, int row, const Pipeline::Sums& sums,
+      [&](const NoWriter&, const TilePosition& tile, int row, const Pipeline::Sums& sums,
           const auto& box_address) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix
 #pragma unroll
-        for (int pass = 0; pass < kPasses; ++pass) {
-          const auto old = [&](int half) {
-            Residual x = early[pass][half];
-            if constexpr (Pipeline::kExtraSlots > 0) {
-              x.take(box_address, row - tile.row + pass_row(pass) + lane_row + half * 8,
-                     pass_column(pass));
-            }
-            return x;
-          };
-          const int first = pass % Writer::kPasses * Writer::kBlocks * 4;
-          store_pass(writer, old, &sums[pass / Writer::kPasses][first], bias, to,
-                     row + pass_row(pass), tile.column + pass_column(pass));
+        for (int i = 0; i < kBlocks * 2 * kPasses; ++i) {
+          const int block = i / (2 * kPasses), half = i / kPasses % 2, pass = i % kPasses;
+          const int my_row = row + block * 64 + thread_row(half);
+          Residual old = early[block][half][pass];
+          if constexpr (Pipeline::kExtraSlots > 0) old.take(box_address, my_row - tile.row, pass);
+          finish_row(old, &sums[block][pass * kGroups * 16 + half * 2], bias, to, my_row,
+                     tile.column, pass);
         }
       },
       [&](const TilePosition& tile, int box, u32 to, u32 barrier) {
-        load_box(to, x, tile.row, tile.column + box * 32, barrier);
+        const bool is_upper = box < kPartBoxes;
+        load_box(to, is_upper ? x : x_low, tile.row,
+                 tile.column + (is_upper ? box : box - kPartBoxes) * 64, barrier);
       });
 }

@@ -1,7 +1,10 @@
 // qkv = s * (a * w^T) with rotary position embedding on q and k, as gemm followed by rope, for
-// 16-bit elements and heads of 64 on Hopper. product_sm90.cuh says how the product works; tiles
-// hold whole heads, so that a thread has both elements that are rotated with each other. Computed
+// 16-bit elements and heads of 64 on Hopper. product_sm90.cuh says how the product works. Computed
 // in fp32 and rounded once.
+//
+// Heads of q and k are interleaved: elements that are rotated with each other, i and i + 32, are
+// neighbours, in w and so in qkv. Then a thread has both in tiles of any width, and their products
+// q * k are the same.
 //
 //! entry  gemm_rope_sm90
 //! launch dependent
@@ -10,7 +13,7 @@
 //! param  HEAD_DIM   int   64..64
 //! param  K          int   8..16777216 step 8     columns of a and w
 //! param  BM         int   64..128 step 64        tile: rows
-//! param  BN         int   32..256 step 32        tile: columns, divided by CLUSTER
+//! param  BN         int   8..256 step 8          tile: columns, divided by CLUSTER
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
@@ -19,17 +22,16 @@
 //!
 //! arg    a          map T rows K BM 64           [rows, K] T
 //! arg    w          map T 3*HEADS*HEAD_DIM K BN 64  [3 * HEADS * HEAD_DIM, K] T: q, k, v heads
-//! arg    cos        ptr                          [P, HEAD_DIM / 2] fp32
-//! arg    sin        ptr                          [P, HEAD_DIM / 2] fp32
-//! arg    positions  ptr                          [rows] i32, rows of cos and sin; of the host
+//! arg    angles     ptr                          [P, HEAD_DIM / 2, 2] fp32: cosine and sine
+//! arg    positions  ptr                          [rows] i32, rows of angles; of the host
 //! arg    scales     ptr                          [rows] fp32, or null: from moments
 //! arg    moments    ptr                          [rows, K / 32, 2] fp32, or null; K % 32 == 0
 //! arg    qkv        ptr                          [rows, 3 * HEADS * HEAD_DIM] T, written
 //! arg    eps        f32                          added to the variance
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
-// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns, a multiple of 64 up to
-// 256; rows of one consumer times C <= 128 * 128, for K >= 2048 half of it.
+// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns, up to 256, above 96 a
+// multiple of 16; rows of one consumer times C <= 128 * 128, for K >= 2048 half of it.
 // Launch and dynamic shared memory: as gemm_sm90, with N = 3 * HEADS * HEAD_DIM.
 #include "moments.cuh"
 #include "product_sm90.cuh"
@@ -41,45 +43,50 @@ using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
 using Writer = WarpWriter<T, Shape::kColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 using Scales = FragmentScales<T, K, Shape::kGroupRows / 64>;
-static_assert(Shape::kColumns % HEAD_DIM == 0, "tiles hold whole heads");
+constexpr int kHeadBlocks = HEAD_DIM / 8;  ///< of 8 columns
+constexpr int kAngles = Shape::kColumns / 8 < kHeadBlocks ? Shape::kColumns / 8 : kHeadBlocks;
 
-/// In the rotate-half convention: with x = [x1, x2] the halves of a head,
-/// [x1 cos - x2 sin, x2 cos + x1 sin].
-__device__ inline void rotate(float& x1, float& x2, float cos, float sin) {
-  const float y1 = __fmaf_rn(x1, cos, -__fmul_rn(x2, sin));
-  x2 = __fmaf_rn(x2, cos, __fmul_rn(x1, sin));
+__device__ constexpr int greatest_common_divisor(int a, int b) {
+  return b == 0 ? a : greatest_common_divisor(b, a % b);
+}
+
+/// (x1, x2) turned: (x1 cos - x2 sin, x2 cos + x1 sin).
+__device__ inline void rotate(float& x1, float& x2, float2 angle) {
+  const float y1 = __fmaf_rn(x1, angle.x, -__fmul_rn(x2, angle.y));
+  x2 = __fmaf_rn(x2, angle.x, __fmul_rn(x1, angle.y));
   x1 = y1;
 }
 
-/// cos and sin for this thread's elements of a row.
+/// cos and sin for this thread's pairs of a row: of the tile's first blocks of 8 columns, and so of
+/// every eighth behind them.
 struct Angles {
-  float2 c[4], s[4];
+  float2 of[kAngles];
 
   /// Rows behind the matrix take the last row's.
-  __device__ void load(const float* cos, const float* sin, const int* positions, int row,
+  __device__ void load(const float* angles, const int* positions, int row, int first_column,
                        int rows) {
-    const long long angle = positions[min(row, rows - 1)] * (HEAD_DIM / 2LL) + threadIdx.x % 4 * 2;
+    const float2* from = reinterpret_cast<const float2*>(angles) +
+                         positions[min(row, rows - 1)] * (HEAD_DIM / 2LL) + threadIdx.x % 4;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      c[j] = *reinterpret_cast<const float2*>(cos + angle + j * 8);
-      s[j] = *reinterpret_cast<const float2*>(sin + angle + j * 8);
+    for (int i = 0; i < kAngles; ++i) {
+      const int block = Shape::kColumns % HEAD_DIM == 0 ? i : (first_column / 8 + i) % kHeadBlocks;
+      of[i] = from[block * 4];
     }
   }
 };
+
+constexpr int kRotated = 2 * HEADS * HEAD_DIM;  ///< columns, of q and k
+/// Where v begins in a tile, if it does: at a multiple of so many columns.
+constexpr int kStep = greatest_common_divisor(kRotated, Shape::kColumns);
 
 /// Rotates what a row of the tile holds of q and k: of 64 rows, row g or g + 8 of this thread.
 __device__ inline void rotate_heads(float (&sums)[Shape::kColumns / 2], int half,
                                     const Angles& angles, int first_column) {
 #pragma unroll
-  for (int head = 0; head < Shape::kColumns / HEAD_DIM; ++head) {
-    if (first_column + head * HEAD_DIM >= 2 * HEADS * HEAD_DIM) break;  // v
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      float* x1 = &sums[(head * 8 + j) * 4 + half * 2];
-      float* x2 = x1 + 4 * 4;
-      rotate(x1[0], x2[0], angles.c[j].x, angles.s[j].x);
-      rotate(x1[1], x2[1], angles.c[j].y, angles.s[j].y);
-    }
+  for (int block = 0; block < Shape::kColumns / 8; ++block) {
+    if (block * 8 % kStep == 0 && first_column + block * 8 >= kRotated) break;
+    float* x = &sums[block * 4 + half * 2];
+    rotate(x[0], x[1], angles.of[block % kAngles]);
   }
 }
 
@@ -104,36 +111,37 @@ __device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& su
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Shape::kThreads, 1)
     gemm_rope_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
-                   const float* cos, const float* sin, const int* positions, const float* scales,
+                   const float* angles, const int* positions, const float* scales,
                    const float* moments, T* qkv, float eps, int rows) {
   // The angles come as early as there are registers for them: those of 64 rows with the product,
   // those of 128 in two parts, the first while the last slab is multiplied.
   constexpr int kBlocks = Shape::kGroupRows / 64;
-  Angles angles[kBlocks][2];  // of each 64 rows, those of rows g and g + 8
-  const auto load_angles = [&](int block, int first_row) {
+  Angles turns[kBlocks][2];  // of each 64 rows, those of rows g and g + 8
+  int column;                // where the tile begins
+  const auto load_turns = [&](int block, int first_row) {
     const int row = first_row + block * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-    angles[block][0].load(cos, sin, positions, row, rows);
-    angles[block][1].load(cos, sin, positions, row + 8, rows);
+    turns[block][0].load(angles, positions, row, column, rows);
+    turns[block][1].load(angles, positions, row + 8, column, rows);
   };
   Scales row_scales({scales, moments, eps});
   run_product<Pipeline, Writer>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
-      [&](const TilePosition&, int row) {
-        if constexpr (kBlocks == 1) load_angles(0, row);
+      [&](const TilePosition& tile, int row) {
+        column = tile.column;
+        if constexpr (kBlocks == 1) load_turns(0, row);
         row_scales.load(row, rows);
       },
       [&](int row) {
         row_scales.finish();
-        if constexpr (kBlocks == 2) load_angles(0, row);
+        if constexpr (kBlocks == 2) load_turns(0, row);
       },
-      [&](const Writer& writer, const TilePosition& tile, int row, Pipeline::Sums& sums,
-          const auto&) {
-        if constexpr (kBlocks == 2) load_angles(1, row);
+      [&](const Writer& writer, const TilePosition&, int row, Pipeline::Sums& sums, const auto&) {
+        if constexpr (kBlocks == 2) load_turns(1, row);
 #pragma unroll
         for (int block = 0; block < kBlocks; ++block) {
-          rotate_heads(sums[block], 0, angles[block][0], tile.column);
-          rotate_heads(sums[block], 1, angles[block][1], tile.column);
+          rotate_heads(sums[block], 0, turns[block][0], column);
+          rotate_heads(sums[block], 1, turns[block][1], column);
         }
-        store_tile(writer, sums, row_scales, qkv, row, tile.column, rows);
+        store_tile(writer, sums, row_scales, qkv, row, column, rows);
       });
 }

@@ -9,16 +9,9 @@
 
 #include "dependent_launch.cuh"
 #include "reduce.cuh"
-#include "types.cuh"
+#include "residual.cuh"
 
 constexpr int kMomentColumns = 32;  ///< of a group
-
-/// An element of the residual stream is stored as this part of it where a product reads it: with
-/// fp16, values up to a million have to fit.
-template <class Elem>
-constexpr float kResidualUnit = 1;
-template <>
-constexpr float kResidualUnit<fp16> = 1.0f / 16;
 
 /// Moments of groups that `Lanes` neighbouring lanes share, each with Count values of every group;
 /// the lanes call it together. The groups go in step: one alone would be a chain of waits. The

@@ -84,7 +84,8 @@ class TileList {
 /// whole tile or blocks split k, they come through it, behind the slabs: an ordinary load would
 /// wait for the copies that are on their way, which takes microseconds. Not where blocks share w:
 /// one of them could be done with its box and arrive at a slot that the other has not yet left.
-template <class Elem, class Tile, int K, int SpinLimit, int EXTRA = 0>
+/// BY_THREAD: so is the map of w.
+template <class Elem, class Tile, int K, int SpinLimit, int EXTRA = 0, bool BY_THREAD = false>
 class ProductPipeline {
  public:
   using Shape = Tile;
@@ -148,12 +149,7 @@ class ProductPipeline {
       for (int i = 0; i < Shape::kParts / Shape::kCluster; ++i) {
         const int part = i * Shape::kCluster + rank;
         const u32 to = slot_address(slot_) + Shape::kBytesA + part * Shape::kPartBytes;
-        const int k = (first_slab + slab) * 64;
-        if constexpr (Shape::kCluster > 1) {
-          load_box_to_cluster(to, w, w_row(tile, part), k, full(slot_), (1 << Shape::kCluster) - 1);
-        } else {
-          load_box(to, w, w_row(tile, part), k, full(slot_));
-        }
+        load_part(to, w, w_row(tile, part), (first_slab + slab) * 64, full(slot_));
       }
     };
     TilePosition tile;
@@ -233,6 +229,22 @@ class ProductPipeline {
   }
 
  private:
+  /// Starts the copy of a box of w, for all blocks that share it.
+  __device__ static void load_part(u32 to, const TensorMap& w, int row, int k, u32 barrier) {
+    constexpr u16 kAllBlocks = (1 << Shape::kCluster) - 1;
+    if constexpr (Shape::kCluster > 1) {
+      if constexpr (BY_THREAD) {
+        load_thread_box_to_cluster(to, w, row, k, barrier, kAllBlocks);
+      } else {
+        load_box_to_cluster(to, w, row, k, barrier, kAllBlocks);
+      }
+    } else if constexpr (BY_THREAD) {
+      load_thread_box(to, w, row, k, barrier);
+    } else {
+      load_box(to, w, row, k, barrier);
+    }
+  }
+
   static constexpr int kBlocks = Shape::kGroupRows / 64;
   /// With 64 sums a thread, three sets of them leave no registers for an epilogue with extra boxes.
   static constexpr bool kTakesTwoSets = EXTRA == 0 || kBlocks * Shape::kColumns / 2 <= 48;
@@ -454,6 +466,12 @@ class ProductPipeline {
   u32 ring_;
   int slot_ = 0;
   u32 parity_ = 0;  ///< of the ring's current round
+};
+
+/// A product whose threads write their results themselves.
+struct NoWriter {
+  static constexpr u32 kBytes = 0;
+  __device__ explicit NoWriter(u32) {}
 };
 
 /// A product whose epilogue reads nothing but sums, or what it loads itself.

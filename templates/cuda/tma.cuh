@@ -98,7 +98,17 @@ __device__ inline void load_box(u32 to, const TensorMap& map, int row, int colum
       : "memory");
 }
 
-/// The same into every block of the cluster whose bit is set in `blocks`, at the same address, each
+/// The same of a map by_thread; `row` is a multiple of 32.
+__device__ inline void load_thread_box(u32 to, const TensorMap& map, int row, int column,
+                                       u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %3, %3, %4}], [%5];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(0), "r"(row / 32), "r"(barrier)
+      : "memory");
+}
+
+/// As load_box(), into every block of the cluster whose bit is set in `blocks`, at the same address, each
 /// with its own barrier at the same address.
 __device__ inline void load_box_to_cluster(u32 to, const TensorMap& map, int row, int column,
                                            u32 barrier, u16 blocks) {
@@ -106,6 +116,15 @@ __device__ inline void load_box_to_cluster(u32 to, const TensorMap& map, int row
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
       "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(blocks)
+      : "memory");
+}
+
+__device__ inline void load_thread_box_to_cluster(u32 to, const TensorMap& map, int row, int column,
+                                                  u32 barrier, u16 blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3, %3, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(0), "r"(row / 32), "r"(barrier), "h"(blocks)
       : "memory");
 }
 
@@ -150,13 +169,12 @@ __device__ inline void load4_shared(u32 from, float* x) {
                : "memory");
 }
 
-/// Elements (row, 2t) and (row, 2t + 1) of a box of fp32, 32 a row, with the swizzle of a
-/// TensorMap.
-__device__ inline float2 load2_from_box(u32 box, int row, int t) {
-  float2 x;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-               : "=f"(x.x), "=f"(x.y)
-               : "r"(box + row * 128 + (t / 2 ^ row % 8) * 16 + t % 2 * 8)
+/// 16-byte chunk `chunk` of a row of a box, with the swizzle of a TensorMap.
+__device__ inline uint4 load_chunk(u32 box, int row, int chunk) {
+  uint4 x;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "r"(box + row * 128 + (chunk ^ row % 8) * 16)
                : "memory");
   return x;
 }

@@ -1,0 +1,40 @@
+// An element of a GPU's residual stream in two parts of 16 bits, as templates/cuda/residual.cuh
+// keeps it and says why; for who fills or reads one on the host.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "model/convert.h"
+
+namespace laya::model {
+
+struct SplitFloat {
+  uint16_t upper, lower;
+};
+
+/// What the upper part of an fp16 stands for is 16 times as large: values up to a million fit.
+inline constexpr float kFp16ResidualUnit = 16;
+inline constexpr float kFp16RestUnit = kFp16ResidualUnit / 2048;
+
+/// `dtype`: kBF16, which is exact, or kF16, 22 bits.
+inline SplitFloat split_residual(float value, DType dtype) {
+  if (dtype == DType::kBF16) {
+    const auto bits = std::bit_cast<uint32_t>(value);
+    return {static_cast<uint16_t>((bits + 0x8000) >> 16), static_cast<uint16_t>(bits)};
+  }
+  const uint16_t upper = float_to_fp16(value / kFp16ResidualUnit);
+  const float rest = value - fp16_to_float(upper) * kFp16ResidualUnit;
+  return {upper, float_to_fp16(rest / kFp16RestUnit)};
+}
+
+inline float join_residual(SplitFloat parts, DType dtype) {
+  if (dtype == DType::kBF16) {
+    const auto lower = static_cast<uint32_t>(static_cast<int16_t>(parts.lower));
+    return std::bit_cast<float>((static_cast<uint32_t>(parts.upper) << 16) + lower);
+  }
+  return fp16_to_float(parts.upper) * kFp16ResidualUnit +
+         fp16_to_float(parts.lower) * kFp16RestUnit;
+}
+
+}  // namespace laya::model
