@@ -90,8 +90,8 @@ struct ResidualStream {
             *reinterpret_cast<const uint4*>(lower + at)};
   }
   __device__ void store(long long at, const SplitEight& x) const {
-    *reinterpret_cast<uint4*>(upper + at) = x.upper;
-    *reinterpret_cast<uint4*>(lower + at) = x.lower;
+    store16(upper + at, x.upper);
+    store16(lower + at, x.lower);
   }
   __device__ Float8 load8(long long at) const { return join8<Elem>(load(at)); }
   __device__ void store8(long long at, const Float8& x) const { store(at, split8<Elem>(x.v)); }

@@ -30,16 +30,12 @@ class WarpWriter {
 #pragma unroll 2
     for (int unit = threadIdx.x % 32; unit < 16 * kBlocks; unit += 32) {
       const int r = unit / kBlocks, block = unit % kBlocks;
-      u32 chunk[4];
+      uint4 chunk;
       asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(chunk[0]), "=r"(chunk[1]), "=r"(chunk[2]), "=r"(chunk[3])
+                   : "=r"(chunk.x), "=r"(chunk.y), "=r"(chunk.z), "=r"(chunk.w)
                    : "r"(shared_ + r * kPitch + block * 16));
       if (row + r < rows && (N % TileColumns == 0 || column + block * 8 < N)) {
-        // As one instruction: for some numbers of blocks the compiler would make it four.
-        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
-                         out + static_cast<long long>(row + r) * N + column + block * 8),
-                     "r"(chunk[0]), "r"(chunk[1]), "r"(chunk[2]), "r"(chunk[3])
-                     : "memory");
+        store16(out + static_cast<long long>(row + r) * N + column + block * 8, chunk);
       }
     }
     __syncwarp();
