@@ -165,8 +165,9 @@ class DeclarationParser {
         return bad("a map needs a dtype, rows, columns, box rows and box columns");
       }
       if (reader.continues()) {
-        decl.by_thread = reader.next() == "by_thread";
-        if (!decl.by_thread) return bad("behind its sizes a map can have 'by_thread' only");
+        const bool is_by_thread = reader.next() == "by_thread" && reader.continues();
+        if (!is_by_thread) return bad("behind its sizes a map can have 'by_thread ROWS' only");
+        decl.map_fields.emplace_back(reader.next());
       }
     }
     result_.args.push_back(std::move(decl));

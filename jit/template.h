@@ -18,11 +18,12 @@
 // such as 3*HEADS*64. Boxes lie in shared memory with the 128-byte swizzle; what is outside reads
 // as 0.
 //
-//   //! arg    w    map T N K BN BK by_thread       rows of a box in another order
+//   //! arg    w    map T N K BN BK by_thread 32    rows of a box in another order
 //
-// Of each 32 rows, row 8t + 2b + i comes to place 8b + 2t + i of the box, for t and b in 0..3 and i
-// in 0..1: the columns of a wgmma product that one thread holds are neighbours then. Rows and box
-// rows are multiples of 32; a box has five coordinates, (column, 0, 0, 0, row / 32).
+// Of each G rows, a number such as 32, row G/4 t + 2b + i comes to place 8b + 2t + i of the box, for
+// t in 0..3, b in 0..G/8-1 and i in 0..1: the columns of a wgmma product that one thread holds are
+// neighbours then. Rows and box rows are multiples of G, which is one of 8; a box has five
+// coordinates, (column, 0, 0, 0, row / G).
 //
 //   //! launch dependent                            programmatic dependent launch, CUDA only
 //
@@ -59,9 +60,6 @@ int size_of(ArgKind kind);
 /// As written after `//! arg name`.
 const char* to_string(ArgKind kind);
 
-/// Rows that a map by_thread reorders among each other.
-inline constexpr int64_t kThreadRows = 32;
-
 /// The matrix behind a kTensorMap argument.
 struct TensorMapShape {
   std::string dtype;    ///< "fp32", "bf16" or "fp16"
@@ -69,7 +67,7 @@ struct TensorMapShape {
   int64_t rows = 0;     ///< the number itself, where rows_arg is -1
   int64_t columns = 0;  ///< elements in a row; rows follow each other without a gap
   int64_t box_rows = 0, box_columns = 0;
-  bool by_thread = false;  ///< the order of rows in a box
+  int64_t by_thread = 0;  ///< rows that are reordered among each other; 0: none
   bool operator==(const TensorMapShape&) const = default;
 };
 
@@ -93,8 +91,8 @@ struct ParamDecl {
 struct ArgTemplate {
   std::string name;
   ArgKind kind = ArgKind::kPointer;
-  std::vector<std::string> map_fields;  ///< of a map: dtype, rows, columns, box rows, box columns
-  bool by_thread = false;               ///< of a map
+  /// Of a map: dtype, rows, columns, box rows, box columns and, by_thread, how many rows.
+  std::vector<std::string> map_fields;
   bool operator==(const ArgTemplate&) const = default;
 };
 

@@ -65,10 +65,13 @@ class MapResolver {
     LAYA_ASSIGN(shape.columns, product(arg.map_fields[2]));
     LAYA_ASSIGN(shape.box_rows, product(arg.map_fields[3]));
     LAYA_ASSIGN(shape.box_columns, product(arg.map_fields[4]));
-    shape.by_thread = arg.by_thread;
-    if (shape.by_thread &&
-        (shape.rows_arg >= 0 || shape.rows % kThreadRows != 0 || shape.box_rows % kThreadRows != 0)) {
-      return bad(arg.map_fields[3], "is no multiple of 32, or the rows are not, as by_thread needs");
+    if (arg.map_fields.size() <= 5) return shape;
+    const std::string& group = arg.map_fields[5];
+    LAYA_ASSIGN(shape.by_thread, product(group));
+    if (shape.by_thread < 8 || shape.by_thread % 8 != 0) return bad(group, "is no multiple of 8");
+    if (shape.rows_arg >= 0 || shape.rows % shape.by_thread != 0 ||
+        shape.box_rows % shape.by_thread != 0) {
+      return bad(group, "does not divide the rows of the matrix and of a box");
     }
     return shape;
   }

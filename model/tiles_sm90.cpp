@@ -15,6 +15,7 @@ constexpr int64_t kSharedBytes = 227 * 1024;  // that a block can have
 constexpr int64_t kMostStages = 24;
 constexpr int64_t kLongK = 2048;  // from here on products sum k in kChunks chunks
 constexpr int64_t kChunks = 4;
+constexpr int64_t kGroup = 32;  // columns that tiles have a multiple of: see ThreadElements
 constexpr std::string_view kSuffix = "_sm90";
 
 int64_t ceil_div(int64_t a, int64_t b) {
@@ -24,7 +25,6 @@ int64_t ceil_div(int64_t a, int64_t b) {
 /// A product and one way to cut it into tiles.
 struct Product {
   int64_t n, k, parts;  // columns of out; columns of a and w; 2 for u and g, else 1
-  int64_t unit;         // what a block finishes of a tile has a multiple of this many columns
   bool can_split;       // k among blocks
   bool is_residual;     // adds to the residual stream
 
@@ -38,21 +38,12 @@ Product product_of(const jit::KernelSpec& base) {
   const int64_t k = int_param(base, "K");
   if (base.template_name() == "gemm_rope") {
     const int64_t head = int_param(base, "HEAD_DIM");
-    return {3 * int_param(base, "HEADS") * head, k, 1, 16, false, false};
+    return {3 * int_param(base, "HEADS") * head, k, 1, false, false};
   }
   const int64_t n = int_param(base, "N");
-  if (base.template_name() == "gemm_geglu") return {n, k, 2, 16, false, false};
+  if (base.template_name() == "gemm_geglu") return {n, k, 2, false, false};
   const bool is_residual = base.template_name() == "gemm_residual";
-  return {n, k, 1, is_residual ? 32 : 8, k >= kLongK, is_residual};
-}
-
-/// Shared memory for results on their way out, see WarpWriter in warp_writer.cuh. The residual
-/// stream needs none.
-int64_t staging_bytes(const Product& p, const ProductTile& t) {
-  if (p.is_residual) return 0;
-  const int64_t blocks = p.out_columns(t) / t.split / 8;
-  const int64_t pass = blocks > 12 && blocks % 2 == 0 ? blocks / 2 : blocks;
-  return t.consumers * 1024 * (pass | 1);
+  return {n, k, 1, k >= kLongK, is_residual};
 }
 
 int64_t stage_bytes(const ProductTile& t) {
@@ -79,7 +70,7 @@ int64_t extra_slots(const Product& p, const ProductTile& t) {
 /// As many as there is room for; more than the work of all consumers' tiles are of no use. At least
 /// two, and what a consumer waits for at once.
 int64_t stages(const Product& p, const ProductTile& t) {
-  const int64_t room = (kSharedBytes - staging_bytes(p, t) - exchange_bytes(t)) / stage_bytes(t);
+  const int64_t room = (kSharedBytes - exchange_bytes(t)) / stage_bytes(t);
   const int64_t useful = block_slabs(p, t) * (t.shared ? 1 : t.consumers);
   const int64_t least = std::max<int64_t>(2, extra_slots(p, t));
   return std::clamp<int64_t>(useful, least, std::min(room, kMostStages));
@@ -157,17 +148,16 @@ std::vector<ProductTile> candidates(const Product& p) {
   const auto add = [&](const ProductTile& t) {
     if (thread_sums(t) <= most_sums(p, t)) result.push_back(t);
   };
-  for (int64_t columns = 8; columns <= 256; columns += columns < 32 ? 8 : 16) {
-    if (columns % p.unit != 0) continue;
+  for (int64_t columns = kGroup; columns <= 256; columns += kGroup) {
     if (p.is_residual && columns > 96 && columns % 64 != 0) continue;  // two passes of whole groups
     add({64, columns, 1, columns <= 64 ? 1 : 2, false});
-    if (p.can_split && columns % (p.unit * kChunks) == 0 && columns <= 128) {
+    if (p.can_split && columns % (kGroup * kChunks) == 0 && columns <= 128) {
       add({64, columns, 1, 1, true, kChunks});
       add({128, columns, 1, 2, true, kChunks});
     }
     if (columns < 64) continue;
     for (const int64_t cluster : {1, 2}) {
-      if (p.is_residual && columns / cluster % 32 != 0) continue;  // boxes of w have whole groups
+      if (p.parts == 1 && columns / cluster % kGroup != 0) continue;  // of a box
       add({128, columns, cluster, 2, true});
       add({128, columns, cluster, 2, false});
     }
@@ -275,6 +265,8 @@ bool has_sm90(const jit::KernelSpec& base) {
   const bool has_heads = name == "gemm_rope" || name == "attention";
   if (!has_heads && name != "gemm" && name != "gemm_geglu" && name != "gemm_residual") return false;
   if (word_param(base, "T") == "fp32") return false;
+  if (name == "gemm" && int_param(base, "N") % kGroup != 0) return false;
+  if (name == "gemm_geglu" && int_param(base, "N") % (kGroup / 2) != 0) return false;
   return !has_heads || int_param(base, "HEAD_DIM") == 64;
 }
 
@@ -288,7 +280,7 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max
   rule.blocks_per_group = p.column_tiles(t) * t.cluster * t.split;
   rule.threads = static_cast<uint32_t>(128 * (t.consumers + 1));
   rule.dynamic_shared_bytes =
-      static_cast<uint32_t>(stage_count * stage_bytes(t) + staging_bytes(p, t) + exchange_bytes(t));
+      static_cast<uint32_t>(stage_count * stage_bytes(t) + exchange_bytes(t));
   if (t.split == 1) rule.max_blocks = kProcessors;
   const int64_t box = p.parts == 2 ? t.columns / 2 : t.columns / t.cluster;
   std::vector<jit::Param> params = {param("BM", t.rows),         param("BN", box),

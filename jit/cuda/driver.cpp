@@ -366,16 +366,20 @@ Result<void> Driver::encode_map(CUctx_st* context, TensorMapBytes& map, const Te
   const cuuint64_t row_bytes = columns * (is_wide ? 4 : 2);
   const auto box_columns = static_cast<cuuint32_t>(shape.box_columns);
   const auto box_rows = static_cast<cuuint32_t>(shape.box_rows);
+  const bool is_grouped = shape.by_thread > 0;
+  const cuuint64_t group = is_grouped ? static_cast<cuuint64_t>(shape.by_thread) : 8;
+  const auto blocks = static_cast<cuuint32_t>(group / 8);
   // The driver counts dimensions from the innermost one, and wants strides of all others. By thread
-  // they are i, t, b and the group of 32 rows 8t + 2b + i.
-  const cuuint64_t plain[] = {columns, row_count}, grouped[] = {columns, 2, 4, 4, row_count / 32};
-  const cuuint64_t strides[] = {row_bytes, 8 * row_bytes, 2 * row_bytes, 32 * row_bytes};
+  // they are i, t, b and the group of G rows G/4 t + 2b + i.
+  const cuuint64_t plain[] = {columns, row_count};
+  const cuuint64_t grouped[] = {columns, 2, 4, blocks, row_count / group};
+  const cuuint64_t strides[] = {row_bytes, group / 4 * row_bytes, 2 * row_bytes, group * row_bytes};
   const cuuint32_t box[] = {box_columns, box_rows};
-  const cuuint32_t grouped_box[] = {box_columns, 2, 4, 4, box_rows / 32};
+  const cuuint32_t grouped_box[] = {box_columns, 2, 4, blocks, box_rows / (8 * blocks)};
   const cuuint32_t steps[] = {1, 1, 1, 1, 1};
   LAYA_CU(cuTensorMapEncodeTiled, reinterpret_cast<CUtensorMap*>(&map), type,
-          shape.by_thread ? 5 : 2, data, shape.by_thread ? grouped : plain, strides,
-          shape.by_thread ? grouped_box : box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+          is_grouped ? 5 : 2, data, is_grouped ? grouped : plain, strides,
+          is_grouped ? grouped_box : box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return {};
 }

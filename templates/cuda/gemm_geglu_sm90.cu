@@ -5,10 +5,10 @@
 //! entry  gemm_geglu_sm90
 //! launch dependent
 //! param  T          word  bf16 fp16              elements of a, w and out
-//! param  N          int   8..16777216 step 8     columns of out
+//! param  N          int   16..16777216 step 16   columns of out
 //! param  K          int   8..16777216 step 8     columns of a and w
 //! param  BM         int   64..128 step 64        tile: rows
-//! param  BN         int   8..128 step 8          tile: columns of out
+//! param  BN         int   16..128 step 16        tile: columns of out
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
@@ -16,7 +16,7 @@
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
 //! arg    a          map T rows K BM 64           [rows, K] T
-//! arg    w          map T 2*N K BN 64            [2N, K] T: u's rows, then g's
+//! arg    w          map T 2*N K BN 64 by_thread 16  [2N, K] T: u's rows, then g's
 //! arg    scales     ptr                          [rows] fp32, or null: from moments
 //! arg    moments    ptr                          [rows, K / 32, 2] fp32, or null; K % 32 == 0
 //! arg    out        ptr                          [rows, N] T
@@ -27,15 +27,14 @@
 // K >= 2048 half of it.
 // Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / BN) * CLUSTER, or fewer in multiples of
 // CLUSTER: best as many as there are multiprocessors; block.x = 128 * (CONSUMERS + 1).
-// Dynamic shared memory: STAGES * ((BM + 2 * BN) * 128 + 16) + CONSUMERS * 1024 * (b | 1) bytes,
-// where b = BN / 8, halved if it is even and above 12.
+// Dynamic shared memory: STAGES * ((BM + 2 * BN) * 128 + 16) bytes.
 #include "fast_gelu.cuh"
 #include "moments.cuh"
 #include "product_sm90.cuh"
 
 using Shape = ProductShape<BM, BN, 2, CLUSTER, CONSUMERS, SHARED, 1, STAGES>;
-using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
-using Writer = WarpWriter<T, BN>;
+using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, 16>;
+using Mine = ThreadElements<16>;
 using Tiles = TileList<Shape, BN, N>;
 using Scales = FragmentScales<T, K, Shape::kGroupRows / 64>;
 
@@ -43,23 +42,23 @@ __device__ inline float geglu(float u, float g, float scale) {
   return fast_gelu(u * scale) * (g * scale);
 }
 
-__device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums,
-                                  const Scales& scales, T* out, int first_row, int first_column,
-                                  int rows) {
+__device__ inline void store_tile(const Pipeline::Sums& sums, const Scales& scales, T* out,
+                                  int first_row, int first_column, int rows) {
 #pragma unroll
-  for (int i = 0; i < Shape::kGroupRows / 64; ++i) {
-    const int row = first_row + i * 64 + threadIdx.x % 128 / 32 * 16;
+  for (int i = 0; i < Shape::kGroupRows / 64 * 2; ++i) {
+    const int block = i / 2, half = i % 2, row = first_row + block * 64 + Mine::row(half);
+    const float scale = half == 0 ? scales.low(block) : scales.high(block);
 #pragma unroll
-    for (int pass = 0; pass < Writer::kPasses; ++pass) {
+    for (int group = 0; group < BN / 16; ++group) {
+      const int column = first_column + Mine::column(group);
+      if (N % BN != 0 && column >= N) break;
+      float x[4];
 #pragma unroll
-      for (int block = 0; block < Writer::kBlocks; ++block) {
-        const float* u = &sums[i][(pass * Writer::kBlocks + block) * 4];
-        const float* g = u + BN / 2;
-        const float low = scales.low(i), high = scales.high(i);
-        writer.put(block, pack2<T>(geglu(u[0], g[0], low), geglu(u[1], g[1], low)),
-                   pack2<T>(geglu(u[2], g[2], high), geglu(u[3], g[3], high)));
+      for (int j = 0; j < 4; ++j) {
+        x[j] = geglu(sums[block][Mine::sum(group, half, j)],
+                     sums[block][Mine::sum(BN / 16 + group, half, j)], scale);
       }
-      writer.store<N>(out, row, first_column + pass * Writer::kBlocks * 8, rows);
+      if (row < rows) store4(out + static_cast<long long>(row) * N + column, x);
     }
   }
 }
@@ -68,10 +67,11 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
     gemm_geglu_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
                     const float* scales, const float* moments, T* out, float eps, int rows) {
   Scales row_scales({scales, moments, eps});
-  run_product<Pipeline, Writer>(
+  run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * N; },
       [&](const TilePosition&, int row) { row_scales.load(row, rows); },
       [&](int) { row_scales.finish(); },
-      [&](const Writer& writer, const TilePosition& tile, int row, const Pipeline::Sums& sums,
-          const auto&) { store_tile(writer, sums, row_scales, out, row, tile.column, rows); });
+      [&](const TilePosition& tile, int row, const Pipeline::Sums& sums, const auto&) {
+        store_tile(sums, row_scales, out, row, tile.column, rows);
+      });
 }

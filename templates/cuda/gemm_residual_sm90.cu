@@ -17,7 +17,7 @@
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
 //! arg    a          map T rows K BM 64           [rows, K] T
-//! arg    w          map T N K BN 64 by_thread    [N, K] T
+//! arg    w          map T N K BN 64 by_thread 32 [N, K] T
 //! arg    bias       ptr                          [N] fp32, or null: none is added
 //! arg    x          map T rows N BM 64           [rows, N] T, the upper part (residual.cuh)
 //! arg    x_low      map T rows N BM 64           [rows, N] T, the lower part
@@ -38,7 +38,8 @@
 using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, SPLIT, STAGES>;
 /// Boxes of 64 columns of each part of x that a tile takes.
 constexpr int kPartBoxes = (Shape::kOutColumns + 63) / 64;
-using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, 2 * kPartBoxes, true>;
+using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, kMomentColumns, 2 * kPartBoxes>;
+using Mine = ThreadElements<kMomentColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 static_assert(BN % kMomentColumns == 0, "a box of w holds whole groups");
 
@@ -48,14 +49,6 @@ constexpr int kPasses = kTileGroups <= 3 ? 1 : 2;
 constexpr int kGroups = kTileGroups / kPasses;
 static_assert(kTileGroups % kPasses == 0, "passes are equal");
 
-/// Of 64 rows, a thread has rows g and g + 8 of its warp's 16.
-__device__ inline int thread_row(int half) {
-  return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + half * 8;
-}
-/// First of this thread's 8 columns of group `group`.
-__device__ inline int thread_column(int group) {
-  return group * kMomentColumns + threadIdx.x % 4 * 8;
-}
 __device__ inline bool has_group(int tile_column, int group) {
   return N % Shape::kOutColumns == 0 || tile_column + group * kMomentColumns < N;
 }
@@ -71,7 +64,7 @@ struct Residual {
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       const int group = pass * kGroups + g;
-      if (has_group(tile_column, group)) x[g] = from.load(at + thread_column(group));
+      if (has_group(tile_column, group)) x[g] = from.load(at + Mine::column(group));
     }
   }
 
@@ -94,22 +87,23 @@ struct Output {
   int rows;
 };
 
-/// Finishes one pass over a row: x = old + (sums + bias). `sums` are the row's of the first 8
-/// columns of the pass.
-__device__ inline void finish_row(const Residual& old, const float* sums, const float* bias,
-                                  const Output& to, long long row, int tile_column, int pass) {
+/// Finishes one pass over a row: x = old + (sums + bias). `sums` are those of 64 rows.
+template <int Count>
+__device__ inline void finish_row(const Residual& old, const float (&sums)[Count], int half,
+                                  const float* bias, const Output& to, long long row,
+                                  int tile_column, int pass) {
   float x[kGroups][8];
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     const int group = pass * kGroups + g;
     Float8 offset = zero8();
     if (bias != nullptr && has_group(tile_column, group)) {
-      offset = load8(bias + tile_column + thread_column(group));
+      offset = load8(bias + tile_column + Mine::column(group));
     }
     const Float8 before = join8<T>(old.x[g]);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      x[g][i] = before.v[i] + (sums[(g * 4 + i / 2) * 4 + i % 2] + offset.v[i]);
+      x[g][i] = before.v[i] + (sums[Mine::sum(group, half, i)] + offset.v[i]);
     }
   }
   float2 moments[kGroups];
@@ -120,7 +114,7 @@ __device__ inline void finish_row(const Residual& old, const float* sums, const 
   for (int g = 0; g < kGroups; ++g) {
     const int group = pass * kGroups + g;
     if (!has_group(tile_column, group)) break;
-    to.x.store(row * N + tile_column + thread_column(group), split8<T>(x[g]));
+    to.x.store(row * N + tile_column + Mine::column(group), split8<T>(x[g]));
     if (threadIdx.x % 4 == 0) row_moments[tile_column / kMomentColumns + group] = moments[g];
   }
 }
@@ -134,7 +128,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1)
   constexpr int kBlocks = Shape::kGroupRows / 64;
   const Output to{{new_x, new_x_low}, moments, rows};
   Residual early[kBlocks][2][kPasses];  // what does not come through the ring
-  run_product<Pipeline, NoWriter>(
+  run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int row) {
         if constexpr (Pipeline::kExtraSlots == 0) {
@@ -145,23 +139,21 @@ extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1)
 #pragma unroll
           for (int i = 0; i < kBlocks * 2 * kPasses; ++i) {
             const int block = i / (2 * kPasses), half = i / kPasses % 2, pass = i % kPasses;
-            early[block][half][pass].load(to.x, row + block * 64 + thread_row(half), column, pass,
+            early[block][half][pass].load(to.x, row + block * 64 + Mine::row(half), column, pass,
                                           rows);
           }
         }
       },
       [](int) {},
-      [&](const NoWriter&, const TilePosition& tile, int row, const Pipeline::Sums& sums,
-          const auto& box_address) {
+      [&](const TilePosition& tile, int row, const Pipeline::Sums& sums, const auto& box_address) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix
 #pragma unroll
         for (int i = 0; i < kBlocks * 2 * kPasses; ++i) {
           const int block = i / (2 * kPasses), half = i / kPasses % 2, pass = i % kPasses;
-          const int my_row = row + block * 64 + thread_row(half);
+          const int my_row = row + block * 64 + Mine::row(half);
           Residual old = early[block][half][pass];
           if constexpr (Pipeline::kExtraSlots > 0) old.take(box_address, my_row - tile.row, pass);
-          finish_row(old, &sums[block][pass * kGroups * 16 + half * 2], bias, to, my_row,
-                     tile.column, pass);
+          finish_row(old, sums[block], half, bias, to, my_row, tile.column, pass);
         }
       },
       [&](const TilePosition& tile, int box, u32 to, u32 barrier) {

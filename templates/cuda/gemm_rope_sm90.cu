@@ -13,7 +13,7 @@
 //! param  HEAD_DIM   int   64..64
 //! param  K          int   8..16777216 step 8     columns of a and w
 //! param  BM         int   64..128 step 64        tile: rows
-//! param  BN         int   8..256 step 8          tile: columns, divided by CLUSTER
+//! param  BN         int   32..256 step 32        tile: columns, divided by CLUSTER
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
@@ -21,7 +21,7 @@
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
 //! arg    a          map T rows K BM 64           [rows, K] T
-//! arg    w          map T 3*HEADS*HEAD_DIM K BN 64  [3 * HEADS * HEAD_DIM, K] T: q, k, v heads
+//! arg    w          map T 3*HEADS*HEAD_DIM K BN 64 by_thread 32  [3 * HEADS * HEAD_DIM, K] T: q, k, v
 //! arg    angles     ptr                          [P, HEAD_DIM / 2, 2] fp32: cosine and sine
 //! arg    positions  ptr                          [rows] i32, rows of angles; of the host
 //! arg    scales     ptr                          [rows] fp32, or null: from moments
@@ -30,8 +30,8 @@
 //! arg    eps        f32                          added to the variance
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
-// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns, up to 256, above 96 a
-// multiple of 16; rows of one consumer times C <= 128 * 128, for K >= 2048 half of it.
+// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns, up to 256; rows of one
+// consumer times C <= 128 * 128, for K >= 2048 half of it.
 // Launch and dynamic shared memory: as gemm_sm90, with N = 3 * HEADS * HEAD_DIM.
 #include "moments.cuh"
 #include "product_sm90.cuh"
@@ -39,73 +39,62 @@
 constexpr int N = 3 * HEADS * HEAD_DIM;
 
 using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, 1, STAGES>;
-using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT>;
-using Writer = WarpWriter<T, Shape::kColumns>;
+using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, 32>;
+using Mine = ThreadElements<32>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 using Scales = FragmentScales<T, K, Shape::kGroupRows / 64>;
-constexpr int kHeadBlocks = HEAD_DIM / 8;  ///< of 8 columns
-constexpr int kAngles = Shape::kColumns / 8 < kHeadBlocks ? Shape::kColumns / 8 : kHeadBlocks;
+constexpr int kGroups = Shape::kColumns / 32;
+constexpr int kAngleGroups = kGroups < 2 ? kGroups : 2;  ///< groups of a head; the next has the same
+constexpr int kRotated = 2 * HEADS * HEAD_DIM;           ///< columns, of q and k
 
 __device__ constexpr int greatest_common_divisor(int a, int b) {
   return b == 0 ? a : greatest_common_divisor(b, a % b);
 }
+/// Where v begins in a tile, if it does: at a multiple of so many columns.
+constexpr int kStep = greatest_common_divisor(kRotated, Shape::kColumns);
 
-/// (x1, x2) turned: (x1 cos - x2 sin, x2 cos + x1 sin).
-__device__ inline void rotate(float& x1, float& x2, float2 angle) {
-  const float y1 = __fmaf_rn(x1, angle.x, -__fmul_rn(x2, angle.y));
-  x2 = __fmaf_rn(x2, angle.x, __fmul_rn(x1, angle.y));
-  x1 = y1;
-}
-
-/// cos and sin for this thread's pairs of a row: of the tile's first blocks of 8 columns, and so of
-/// every eighth behind them.
+/// Cosine and sine for this thread's pairs of a row, in the first groups of the tile.
 struct Angles {
-  float2 of[kAngles];
+  Float8 of[kAngleGroups];
 
   /// Rows behind the matrix take the last row's.
   __device__ void load(const float* angles, const int* positions, int row, int first_column,
                        int rows) {
-    const float2* from = reinterpret_cast<const float2*>(angles) +
-                         positions[min(row, rows - 1)] * (HEAD_DIM / 2LL) + threadIdx.x % 4;
+    const long long position = positions[min(row, rows - 1)];
 #pragma unroll
-    for (int i = 0; i < kAngles; ++i) {
-      const int block = Shape::kColumns % HEAD_DIM == 0 ? i : (first_column / 8 + i) % kHeadBlocks;
-      of[i] = from[block * 4];
+    for (int i = 0; i < kAngleGroups; ++i) {
+      const int group = Shape::kColumns % HEAD_DIM == 0 ? i : (first_column / 32 + i) % 2;
+      of[i] = load8(angles + position * HEAD_DIM + Mine::column(group));
     }
   }
 };
 
-constexpr int kRotated = 2 * HEADS * HEAD_DIM;  ///< columns, of q and k
-/// Where v begins in a tile, if it does: at a multiple of so many columns.
-constexpr int kStep = greatest_common_divisor(kRotated, Shape::kColumns);
-
-/// Rotates what a row of the tile holds of q and k: of 64 rows, row g or g + 8 of this thread.
-__device__ inline void rotate_heads(float (&sums)[Shape::kColumns / 2], int half,
-                                    const Angles& angles, int first_column) {
+/// Turns each pair of neighbours (x1, x2): (x1 cos - x2 sin, x2 cos + x1 sin).
+__device__ inline void rotate(Float8& x, const Float8& angles) {
 #pragma unroll
-  for (int block = 0; block < Shape::kColumns / 8; ++block) {
-    if (block * 8 % kStep == 0 && first_column + block * 8 >= kRotated) break;
-    float* x = &sums[block * 4 + half * 2];
-    rotate(x[0], x[1], angles.of[block % kAngles]);
+  for (int i = 0; i < 8; i += 2) {
+    const float cos = angles.v[i], sin = angles.v[i + 1];
+    const float x1 = __fmaf_rn(x.v[i], cos, -__fmul_rn(x.v[i + 1], sin));
+    x.v[i + 1] = __fmaf_rn(x.v[i + 1], cos, __fmul_rn(x.v[i], sin));
+    x.v[i] = x1;
   }
 }
 
-__device__ inline void store_tile(const Writer& writer, const Pipeline::Sums& sums,
-                                  const Scales& scales, T* qkv, int first_row, int first_column,
-                                  int rows) {
+/// Finishes what a thread has of one row: of 64 rows, row g or g + 8.
+template <int Count>
+__device__ inline void store_row(const float (&sums)[Count], int half, const Angles& angles,
+                                 float scale, T* to, int first_column) {
+  bool is_rotated = true;
 #pragma unroll
-  for (int i = 0; i < Shape::kGroupRows / 64; ++i) {
-    const int row = first_row + i * 64 + threadIdx.x % 128 / 32 * 16;
+  for (int group = 0; group < kGroups; ++group) {
+    const int column = first_column + Mine::column(group);
+    if (N % Shape::kColumns != 0 && column >= N) break;
+    Float8 x;
 #pragma unroll
-    for (int pass = 0; pass < Writer::kPasses; ++pass) {
-#pragma unroll
-      for (int block = 0; block < Writer::kBlocks; ++block) {
-        const float* x = &sums[i][(pass * Writer::kBlocks + block) * 4];
-        const float low = scales.low(i), high = scales.high(i);
-        writer.put(block, pack2<T>(x[0] * low, x[1] * low), pack2<T>(x[2] * high, x[3] * high));
-      }
-      writer.store<N>(qkv, row, first_column + pass * Writer::kBlocks * 8, rows);
-    }
+    for (int i = 0; i < 8; ++i) x.v[i] = sums[Mine::sum(group, half, i)];
+    if (group * 32 % kStep == 0) is_rotated = first_column + group * 32 < kRotated;
+    if (is_rotated) rotate(x, angles.of[group % kAngleGroups]);
+    store8(to + column, ::scale(x, scale));
   }
 }
 
@@ -113,35 +102,37 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
     gemm_rope_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
                    const float* angles, const int* positions, const float* scales,
                    const float* moments, T* qkv, float eps, int rows) {
-  // The angles come as early as there are registers for them: those of 64 rows with the product,
-  // those of 128 in two parts, the first while the last slab is multiplied.
-  constexpr int kBlocks = Shape::kGroupRows / 64;
-  Angles turns[kBlocks][2];  // of each 64 rows, those of rows g and g + 8
-  int column;                // where the tile begins
-  const auto load_turns = [&](int block, int first_row) {
-    const int row = first_row + block * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-    turns[block][0].load(angles, positions, row, column, rows);
-    turns[block][1].load(angles, positions, row + 8, column, rows);
+  // A thread finishes rows one after the other. The angles of two come as early as there are
+  // registers for them: with the product, or for 128 rows while its last slab is multiplied.
+  constexpr int kRows = Shape::kGroupRows / 32;
+  Angles turns[2];
+  int column;  // where the tile begins
+  const auto row_of = [](int first_row, int i) { return first_row + i / 2 * 64 + Mine::row(i % 2); };
+  const auto load_turns = [&](int first_row, int i) {
+    turns[i % 2].load(angles, positions, row_of(first_row, i), column, rows);
   };
   Scales row_scales({scales, moments, eps});
-  run_product<Pipeline, Writer>(
+  run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
-      [&](const TilePosition& tile, int row) {
+      [&](const TilePosition& tile, int first_row) {
         column = tile.column;
-        if constexpr (kBlocks == 1) load_turns(0, row);
-        row_scales.load(row, rows);
+        row_scales.load(first_row, rows);
+        if constexpr (kRows == 2) load_turns(first_row, 0), load_turns(first_row, 1);
       },
-      [&](int row) {
+      [&](int first_row) {
         row_scales.finish();
-        if constexpr (kBlocks == 2) load_turns(0, row);
+        if constexpr (kRows > 2) load_turns(first_row, 0), load_turns(first_row, 1);
       },
-      [&](const Writer& writer, const TilePosition&, int row, Pipeline::Sums& sums, const auto&) {
-        if constexpr (kBlocks == 2) load_turns(1, row);
+      [&](const TilePosition&, int first_row, const Pipeline::Sums& sums, const auto&) {
 #pragma unroll
-        for (int block = 0; block < kBlocks; ++block) {
-          rotate_heads(sums[block], 0, turns[block][0], column);
-          rotate_heads(sums[block], 1, turns[block][1], column);
+        for (int i = 0; i < kRows; ++i) {
+          const int row = row_of(first_row, i);
+          const float scale = i % 2 == 0 ? row_scales.low(i / 2) : row_scales.high(i / 2);
+          if (row < rows) {
+            store_row(sums[i / 2], i % 2, turns[i % 2], scale,
+                      qkv + static_cast<long long>(row) * N, column);
+          }
+          if (i + 2 < kRows) load_turns(first_row, i + 2);
         }
-        store_tile(writer, sums, row_scales, qkv, row, column, rows);
       });
 }

@@ -17,7 +17,6 @@
 
 #include "dependent_launch.cuh"
 #include "tma.cuh"
-#include "warp_writer.cuh"
 #include "wgmma.cuh"
 
 /// Chunks of k that are summed by themselves.
@@ -45,6 +44,24 @@ struct ProductShape {
   static constexpr int kThreads = (CONSUMERS + 1) * 128;
   static constexpr u32 kBytesA = BM * 128, kPartBytes = BN * 128;
   static constexpr u32 kSlotBytes = kBytesA + PARTS * kPartBytes;
+};
+
+/// Which elements of a product a thread holds, of each 64 rows: two rows, and of each Group columns
+/// Count neighbours, since the map of w is by_thread.
+template <int Group>
+struct ThreadElements {
+  static constexpr int kCount = Group / 4;
+
+  /// Rows g and g + 8 of the 16 of a warp.
+  __device__ static int row(int half) {
+    return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + half * 8;
+  }
+  /// First of its columns in a group.
+  __device__ static int column(int group) { return group * Group + threadIdx.x % 4 * kCount; }
+  /// Number of an element among the thread's sums of 64 rows.
+  __device__ static constexpr int sum(int group, int half, int i) {
+    return (group * (Group / 8) + i / 2) * 4 + half * 2 + i % 2;
+  }
 };
 
 /// First row and column of a tile of the output.
@@ -84,8 +101,8 @@ class TileList {
 /// whole tile or blocks split k, they come through it, behind the slabs: an ordinary load would
 /// wait for the copies that are on their way, which takes microseconds. Not where blocks share w:
 /// one of them could be done with its box and arrive at a slot that the other has not yet left.
-/// BY_THREAD: so is the map of w.
-template <class Elem, class Tile, int K, int SpinLimit, int EXTRA = 0, bool BY_THREAD = false>
+/// GROUP: the map of w is by_thread in groups of so many rows.
+template <class Elem, class Tile, int K, int SpinLimit, int GROUP, int EXTRA = 0>
 class ProductPipeline {
  public:
   using Shape = Tile;
@@ -231,17 +248,10 @@ class ProductPipeline {
  private:
   /// Starts the copy of a box of w, for all blocks that share it.
   __device__ static void load_part(u32 to, const TensorMap& w, int row, int k, u32 barrier) {
-    constexpr u16 kAllBlocks = (1 << Shape::kCluster) - 1;
     if constexpr (Shape::kCluster > 1) {
-      if constexpr (BY_THREAD) {
-        load_thread_box_to_cluster(to, w, row, k, barrier, kAllBlocks);
-      } else {
-        load_box_to_cluster(to, w, row, k, barrier, kAllBlocks);
-      }
-    } else if constexpr (BY_THREAD) {
-      load_thread_box(to, w, row, k, barrier);
+      load_thread_box_to_cluster(to, w, row / GROUP, k, barrier, (1 << Shape::kCluster) - 1);
     } else {
-      load_box(to, w, row, k, barrier);
+      load_thread_box(to, w, row / GROUP, k, barrier);
     }
   }
 
@@ -468,21 +478,15 @@ class ProductPipeline {
   u32 parity_ = 0;  ///< of the ring's current round
 };
 
-/// A product whose threads write their results themselves.
-struct NoWriter {
-  static constexpr u32 kBytes = 0;
-  __device__ explicit NoWriter(u32) {}
-};
-
 /// A product whose epilogue reads nothing but sums, or what it loads itself.
 struct NoExtra {
   __device__ void operator()(const TilePosition&, int, u32, u32) const {}
 };
 
 /// The whole kernel; what a product does with its sums is in `begin_tile(tile, first_row)`,
-/// `prepare(first_row)`, `store_tile(writer, tile, first_row, sums, box_address)` and `w_row(tile,
+/// `prepare(first_row)`, `store_tile(tile, first_row, sums, box_address)` and `w_row(tile,
 /// part)`, and what else it reads comes by `load_extra`, see ProductPipeline.
-template <class Pipeline, class Writer, class Tiles, class WRow, class BeginTile, class Prepare,
+template <class Pipeline, class Tiles, class WRow, class BeginTile, class Prepare,
           class StoreTile, class LoadExtra = NoExtra>
 __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                                    const WRow& w_row, const BeginTile& begin_tile,
@@ -490,8 +494,7 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
                                    const LoadExtra& load_extra = {}) {
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr int kConsumers = Pipeline::Shape::kConsumers;
-  const u32 base = shared_window_address(shared);
-  Pipeline pipeline(base, a, w);
+  Pipeline pipeline(shared_window_address(shared), a, w);
   if (warp_index() / 4 == kConsumers) {
     if constexpr (kConsumers == 2) shrink_registers<40>();
     const int producer = warp_index() - kConsumers * 4;
@@ -501,11 +504,7 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
     }
   } else {
     if constexpr (kConsumers == 2) grow_registers<232>();
-    const Writer writer(base + Pipeline::kBytes + threadIdx.x / 32 * Writer::kBytes);
-    pipeline.consume(tiles, begin_tile, prepare,
-                     [&](const TilePosition& tile, int row, auto& sums, const auto& box_address) {
-                       store_tile(writer, tile, row, sums, box_address);
-                     });
+    pipeline.consume(tiles, begin_tile, prepare, store_tile);
   }
   pipeline.finish();
 }

@@ -98,13 +98,13 @@ __device__ inline void load_box(u32 to, const TensorMap& map, int row, int colum
       : "memory");
 }
 
-/// The same of a map by_thread; `row` is a multiple of 32.
-__device__ inline void load_thread_box(u32 to, const TensorMap& map, int row, int column,
+/// The same of a map by_thread, from the first row of group `group` on.
+__device__ inline void load_thread_box(u32 to, const TensorMap& map, int group, int column,
                                        u32 barrier) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3, %3, %3, %4}], [%5];" ::"r"(to),
-      "l"(&map), "r"(column), "r"(0), "r"(row / 32), "r"(barrier)
+      "l"(&map), "r"(column), "r"(0), "r"(group), "r"(barrier)
       : "memory");
 }
 
@@ -119,12 +119,12 @@ __device__ inline void load_box_to_cluster(u32 to, const TensorMap& map, int row
       : "memory");
 }
 
-__device__ inline void load_thread_box_to_cluster(u32 to, const TensorMap& map, int row, int column,
-                                                  u32 barrier, u16 blocks) {
+__device__ inline void load_thread_box_to_cluster(u32 to, const TensorMap& map, int group,
+                                                  int column, u32 barrier, u16 blocks) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".multicast::cluster [%0], [%1, {%2, %3, %3, %3, %4}], [%5], %6;" ::"r"(to),
-      "l"(&map), "r"(column), "r"(0), "r"(row / 32), "r"(barrier), "h"(blocks)
+      "l"(&map), "r"(column), "r"(0), "r"(group), "r"(barrier), "h"(blocks)
       : "memory");
 }
 

@@ -104,6 +104,14 @@ __device__ inline Float8 load8(const Elem* from) {
            high_half(tag, raw.w)}};
 }
 
+/// Stores 16 bytes to an aligned address by one instruction: where only some threads store, the
+/// compiler would make it four.
+__device__ inline void store16(void* to, const uint4& x) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x.x), "r"(x.y), "r"(x.z),
+               "r"(x.w)
+               : "memory");
+}
+
 /// Rounds and stores 8 elements to an address aligned to 16 bytes.
 __device__ inline void store8(fp32* to, const Float8& x) {
   reinterpret_cast<float4*>(to)[0] = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
@@ -111,16 +119,15 @@ __device__ inline void store8(fp32* to, const Float8& x) {
 }
 template <class Elem>
 __device__ inline void store8(Elem* to, const Float8& x) {
-  *reinterpret_cast<uint4*>(to) =
-      make_uint4(pack2<Elem>(x.v[0], x.v[1]), pack2<Elem>(x.v[2], x.v[3]),
-                 pack2<Elem>(x.v[4], x.v[5]), pack2<Elem>(x.v[6], x.v[7]));
+  store16(to, make_uint4(pack2<Elem>(x.v[0], x.v[1]), pack2<Elem>(x.v[2], x.v[3]),
+                         pack2<Elem>(x.v[4], x.v[5]), pack2<Elem>(x.v[6], x.v[7])));
 }
 
-/// Stores 16 bytes to an aligned address by one instruction: where only some threads store, the
-/// compiler would make it four.
-__device__ inline void store16(void* to, const uint4& x) {
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x.x), "r"(x.y), "r"(x.z),
-               "r"(x.w)
+/// Rounds and stores 4 elements to an address aligned to 8 bytes.
+template <class Elem>
+__device__ inline void store4(Elem* to, const float (&x)[4]) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(pack2<Elem>(x[0], x[1])),
+               "r"(pack2<Elem>(x[2], x[3]))
                : "memory");
 }
 
