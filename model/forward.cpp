@@ -177,8 +177,7 @@ class Forward {
     const int32_t* const positions = input_ + batch_.positions;
     if (plan_.rope.variants.empty()) {
       return loaded_.launch(stream_, plan_.qkv.multiply, tokens_, h_, linear.weight, table.angles,
-                            positions, h_norms_.scales, h_norms_.moments, wide_,
-                            kNormEps, tokens_);
+                            positions, h_norms_.scales, h_norms_.moments, wide_, kNormEps, tokens_);
     }
     LAYA_TRY(product(plan_.qkv, h_, h_norms_, linear, wide_, tokens_));
     return loaded_.launch(stream_, plan_.rope, tokens_, wide_, table.cos, table.sin, positions,

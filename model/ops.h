@@ -13,8 +13,8 @@ namespace laya::model {
 enum class Activation : uint8_t { kNone, kRelu, kGelu };  // gelu: exact, with erf
 
 // The residual stream x is fp32 on the CPU, where x_low is null. On GPUs it is in the dtype that a
-// model computes in: products read it as it is. Of 16 bits it is the upper part of a value and x_low
-// the lower one (templates/cuda/residual.cuh).
+// model computes in: products read it as it is. Of 16 bits it is the upper part of a value and
+// x_low the lower one (templates/cuda/residual.cuh).
 
 /// Dtype of the residual stream of a model that computes in `compute`.
 DType residual_dtype(const jit::Target& target, DType compute);
@@ -37,8 +37,8 @@ Op gemm_op(const jit::Target& target, DType dtype, int64_t n, int64_t k, Activat
 /// out = gelu(a * u^T) * (a * g^T) with w = [u; g]; out has n columns, w has 2n rows.
 Op gemm_geglu_op(const jit::Target& target, DType dtype, int64_t n, int64_t k);
 
-/// x += a * w^T + bias for a residual stream x; bias may be null. On GPUs n is a multiple of 32, and
-/// moments of the rows of x are written, too.
+/// x += a * w^T + bias for a residual stream x; bias may be null. On GPUs n is a multiple of 32,
+/// and moments of the rows of x are written, too.
 Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k,
                     Use use = Use::kOften);
 

@@ -20,13 +20,13 @@ struct Precision {
 /// A matrix of the model: the product that uses it and, on the CPU, the kernel that packs it.
 struct MatrixOp {
   Op multiply;
-  Op pack;                      ///< no variants on a GPU, which reads the matrix as it is
-  int64_t rows = 0;             ///< of the matrix in the checkpoint
-  int64_t columns = 0;          ///< of the matrix in the checkpoint
-  int64_t pack_rows = 0;        ///< rows that `pack` is launched over
-  int64_t stored_elements = 0;  ///< as the product reads it: packed on the CPU
-  DType dtype = DType::kF32;    ///< as the product reads it
-  int64_t interleaved_rows = 0; ///< first rows: heads whose halves the product wants interleaved
+  Op pack;                       ///< no variants on a GPU, which reads the matrix as it is
+  int64_t rows = 0;              ///< of the matrix in the checkpoint
+  int64_t columns = 0;           ///< of the matrix in the checkpoint
+  int64_t pack_rows = 0;         ///< rows that `pack` is launched over
+  int64_t stored_elements = 0;   ///< as the product reads it: packed on the CPU
+  DType dtype = DType::kF32;     ///< as the product reads it
+  int64_t interleaved_rows = 0;  ///< first rows: heads whose halves the product wants interleaved
 };
 
 /// A pure function of what a model is and where it runs; holds no weights and needs no device.

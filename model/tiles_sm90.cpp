@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 
+#include "model/measured_tiles.h"
+
 namespace laya::model {
 namespace {
 
@@ -37,8 +39,7 @@ struct Product {
 Product product_of(const jit::KernelSpec& base) {
   const int64_t k = int_param(base, "K");
   if (base.template_name() == "gemm_rope") {
-    const int64_t head = int_param(base, "HEAD_DIM");
-    return {3 * int_param(base, "HEADS") * head, k, 1, false, false};
+    return {3 * int_param(base, "HEADS") * int_param(base, "HEAD_DIM"), k, 1, false, false};
   }
   const int64_t n = int_param(base, "N");
   if (base.template_name() == "gemm_geglu") return {n, k, 2, false, false};
@@ -85,25 +86,22 @@ bool fits_ring(const Product& p, const ProductTile& t) {
 /// Cycles that a thread takes to finish one of its values. Those that are added to the residual
 /// stream take longest.
 double store_cycles(const Product& p, const ProductTile& t) {
-  if (!p.is_residual) return p.parts == 2 ? 12.9 : 8.2;
-  if (t.cluster > 1) return 97;
-  return fits_ring(p, t) || t.split > 1 ? 40.1 : 42.2;
+  if (!p.is_residual) return p.parts == 2 ? 29.4 : 18.5;
+  if (t.cluster > 1) return 60.5;
+  return fits_ring(p, t) || t.split > 1 ? 33.8 : 43.7;
 }
 
-/// Estimated time of the product in cycles, good enough to choose tiles: the constants are fitted
-/// to 3,440 tiles measured on an H200. Over all products of the models and kRows the choices of
-/// product_tiles() take 3.9 % longer than the fastest tiles, of which one can have a kernel of its
-/// own only where that pays. A slab takes the slowest of tensor cores, the way from the L2 cache,
-/// whose rate is shared by the blocks at work, and what starting its products costs; storing a tile
-/// is hidden behind the next one if consumers take turns. The way of the residual stream is hidden
-/// in part, and limited by memory.
+/// Estimated time of the product in cycles, good enough to choose tiles of products that were not
+/// measured, and candidates to measure: the constants are fitted to 2,272 tiles measured on an
+/// H200, of which those chosen by estimated_tiles() take 4.3 % longer than the fastest. A slab
+/// takes the slowest of tensor cores, the way from the L2 cache, whose rate is shared by the blocks
+/// at work, and what starting its products costs; storing a tile is hidden behind the next one if
+/// consumers take turns. The way of the residual stream is hidden in part, and limited by memory.
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
-  constexpr double kStart = 2900, kExchange = 3170;     // cycles
-  constexpr double kBlockRate = 132, kChipRate = 6880;  // bytes per cycle from the L2 cache
-  constexpr double kMemoryRate = 7800;  // bytes per cycle of x in and out
-  const double alignment = t.columns % 64 == 0   ? 1  // of tiles in the matrices
-                           : t.columns % 32 == 0 ? 1.09
-                                                 : 1.247;
+  constexpr double kStart = 2930, kExchange = 3740, kIssue = 215;  // cycles
+  constexpr double kBlockRate = 109.3, kChipRate = 6800;     // bytes per cycle from the L2 cache
+  constexpr double kMemoryRate = 4630;                       // bytes per cycle of x in and out
+  const double alignment = t.columns % 64 == 0 ? 1 : 1.088;  // of tiles in the matrices
   const bool takes_turns = t.consumers > 1 && !t.shared;
   const auto bm = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
   const int64_t blocks =
@@ -112,19 +110,17 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   const auto rounds = static_cast<double>(ceil_div(blocks, processors));
   const auto active = static_cast<double>(std::min(blocks, processors));
 
-  const double efficiency =
-      1.456 * alignment * (takes_turns ? 1 : 1.019) * (t.rows == 64 ? 1.054 : 1);
-  const double multiply = bm / 64 * 4 * std::max(columns / 2, 27.3 + 0.231 * columns) * efficiency;
+  const double efficiency = 1.496 * alignment * (t.rows == 64 ? 0.817 : 1);
+  const double multiply = bm / 64 * 4 * std::max(columns / 2, 28 + 0.223 * columns) * efficiency;
   const double l2 = (bm + columns / static_cast<double>(t.cluster)) * 128 /
                     std::min(kBlockRate, kChipRate / active);
-  const double issue = fits_ring(p, t) ? 104 : 249;
-  const double product = static_cast<double>(block_slabs(p, t)) * std::max({multiply, l2, issue}) +
+  const double product = static_cast<double>(block_slabs(p, t)) * std::max({multiply, l2, kIssue}) +
                          (t.split > 1 ? kExchange : 0);
   const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_cycles(p, t) /
                        static_cast<double>((t.shared ? t.consumers : 1) * t.split);
   if (t.split > 1) return rounds * (kStart + product + store);  // blocks do not stay
   const double memory = p.is_residual && rounds > 1 ? bm * columns * 8 * active / kMemoryRate : 0;
-  const double shown = !takes_turns ? 1 : p.is_residual ? 0.44 : 0;
+  const double shown = !takes_turns ? 1 : p.is_residual ? 0.383 : 0;
   return kStart + rounds * std::max(product + shown * store, memory) + (takes_turns ? store : 0);
 }
 
@@ -206,9 +202,10 @@ class TileLoss {
   std::vector<std::array<double, kRowCounts + 1>> sums_;
 };
 
-/// The tiles with the least loss for all row counts together, where each further kernel, which has
-/// to be compiled and loaded, counts as a loss, too: the code and so the time grow with the sums.
-std::vector<Tile> product_tiles(const jit::KernelSpec& base, Use use) {
+/// The tiles with the least estimated loss for all row counts together, where each further kernel,
+/// which has to be compiled and loaded, counts as a loss, too: the code and so the time grow with
+/// the sums.
+std::vector<Tile> estimated_tiles(const jit::KernelSpec& base, Use use) {
   const Product p = product_of(base);
   const auto kernel_loss = [&](const ProductTile& t) {
     const double code = 0.5 + static_cast<double>(thread_sums(t)) / 136;
@@ -238,6 +235,15 @@ std::vector<Tile> product_tiles(const jit::KernelSpec& base, Use use) {
   }
   std::reverse(result.begin(), result.end());
   return result;
+}
+
+std::vector<Tile> product_tiles(const jit::KernelSpec& base, Use use) {
+  const Product p = product_of(base);
+  std::vector<Tile> tiles;
+  for (const MeasuredTile& row : measured_tiles(base.template_name(), p.n, p.k)) {
+    tiles.push_back(product_tile(base, row.tile, row.max_rows));
+  }
+  return tiles.empty() ? estimated_tiles(base, use) : tiles;
 }
 
 /// Blocks of attention_sm90 that fit on a multiprocessor: two with few queries and few keys, whose

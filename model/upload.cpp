@@ -27,19 +27,24 @@ bool is_packed(const Upload& upload) {
   return upload.matrix != nullptr && !upload.matrix->pack.variants.empty();
 }
 
-// Rows of a matrix that change their places or have a norm folded in are converted one by one.
-bool is_by_rows(const Upload& upload) {
-  return !upload.norm_weight.empty() ||
-         (upload.matrix != nullptr && upload.matrix->interleaved_rows > 0);
+size_t interleaved_rows(const Upload& upload) {
+  return upload.matrix == nullptr ? 0 : static_cast<size_t>(upload.matrix->interleaved_rows);
 }
 
-// Packing needs the whole matrix; everything else is cut to the size of a staging buffer.
+// Elements of a row, where rows are converted one by one because they change their places or have a
+// norm folded in; else 0.
+size_t row_elements(const Upload& upload) {
+  if (interleaved_rows(upload) > 0) return static_cast<size_t>(upload.matrix->columns);
+  return upload.norm_weight.size();
+}
+
+// Packing needs the whole matrix and some others whole rows; everything else is cut to the size of
+// a staging buffer.
 size_t most_elements(const Upload& upload) {
   if (is_packed(upload)) return upload.elements();
   const size_t most = kStagingBytes / static_cast<size_t>(size_of(upload.to));
-  if (!is_by_rows(upload)) return most;
-  const auto row = static_cast<size_t>(upload.matrix->columns);
-  return std::max<size_t>(1, most / row) * row;
+  const size_t row = row_elements(upload);
+  return row == 0 ? most : std::max<size_t>(1, most / row) * row;
 }
 
 std::vector<Piece> cut(std::span<const Upload> uploads) {
@@ -64,8 +69,8 @@ size_t largest_staged(const std::vector<Piece>& pieces) {
 }
 
 // Which row of the checkpoint's matrix comes to row `row`.
-size_t source_row(const MatrixOp& matrix, size_t row) {
-  if (row >= static_cast<size_t>(matrix.interleaved_rows)) return row;
+size_t source_row(const Upload& upload, size_t row) {
+  if (row >= interleaved_rows(upload)) return row;
   const size_t in_head = row % kHeadDim;
   return row - in_head + in_head % 2 * (kHeadDim / 2) + in_head / 2;
 }
@@ -74,11 +79,11 @@ size_t source_row(const MatrixOp& matrix, size_t row) {
 // upload's dtype, if there is one.
 std::optional<size_t> convert_rows(const Piece& piece, std::byte* target) {
   const Upload& upload = *piece.upload;
-  const auto columns = static_cast<size_t>(upload.matrix->columns);
+  const size_t columns = row_elements(upload);
   std::vector<float> row(columns);
   auto* const floats = reinterpret_cast<std::byte*>(row.data());
   for (size_t done = 0; done < piece.count; done += columns) {
-    const size_t from = source_row(*upload.matrix, (piece.begin + done) / columns) * columns;
+    const size_t from = source_row(upload, (piece.begin + done) / columns) * columns;
     convert(upload.source.data() + from * static_cast<size_t>(size_of(upload.from)), upload.from,
             floats, DType::kF32, columns);
     if (!upload.norm_weight.empty()) fold_norm_weight(row, upload.norm_weight);
@@ -131,11 +136,12 @@ class Lane {
 
   static Result<void> convert_piece(const Piece& piece, std::byte* target) {
     const Upload& upload = *piece.upload;
-    const auto bad = is_by_rows(upload) ? convert_rows(piece, target) : convert_flat(piece, target);
+    const auto bad =
+        row_elements(upload) > 0 ? convert_rows(piece, target) : convert_flat(piece, target);
     if (!bad) return {};
-    return fail(ErrorKind::kBadInput,
-                "tensor '" + upload.name + "': element " + std::to_string(*bad) +
-                    " is too large for " + to_string(upload.to) + "; choose another dtype");
+    return fail(ErrorKind::kBadInput, "tensor '" + upload.name + "': element " +
+                                          std::to_string(*bad) + " is too large for " +
+                                          to_string(upload.to) + "; choose another dtype");
   }
 
   Result<void> pack(const MatrixOp& matrix, std::byte* target) {

@@ -24,9 +24,9 @@ struct WorkspaceLayout {
   size_t moments;     ///< f32 [tokens or gathered, D / 32, 2] of rows of x; not touched where
                       ///< norms are not folded
   size_t scales;      ///< f32 [tokens or gathered] of rows of x; likewise
-  size_t wide;            ///< T [tokens or gathered, widest] qkv, inside of the MLPs; later two
-                          ///< f32 [gathered, D], of the scorer
-  size_t gathered_x;      ///< X [gathered, D] residual stream of the gathered rows
+  size_t wide;        ///< T [tokens or gathered, widest] qkv, inside of the MLPs; later two
+                      ///< f32 [gathered, D], of the scorer
+  size_t gathered_x;  ///< X [gathered, D] residual stream of the gathered rows
   size_t gathered_x_low;  ///< X [gathered, D] its lower part
   size_t gathered_a;      ///< T [gathered, D]
   size_t bytes;

@@ -377,9 +377,9 @@ Result<void> Driver::encode_map(CUctx_st* context, TensorMapBytes& map, const Te
   const cuuint32_t box[] = {box_columns, box_rows};
   const cuuint32_t grouped_box[] = {box_columns, 2, 4, blocks, box_rows / (8 * blocks)};
   const cuuint32_t steps[] = {1, 1, 1, 1, 1};
-  LAYA_CU(cuTensorMapEncodeTiled, reinterpret_cast<CUtensorMap*>(&map), type,
-          is_grouped ? 5 : 2, data, is_grouped ? grouped : plain, strides,
-          is_grouped ? grouped_box : box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+  LAYA_CU(cuTensorMapEncodeTiled, reinterpret_cast<CUtensorMap*>(&map), type, is_grouped ? 5 : 2,
+          data, is_grouped ? grouped : plain, strides, is_grouped ? grouped_box : box, steps,
+          CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return {};
 }

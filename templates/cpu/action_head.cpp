@@ -72,9 +72,9 @@ void write_features(const fp32* logits, int count, fp32* features) {
 
 }  // namespace
 
-extern "C" void action_head(const X* cls, void*, const fp32* logits, const int* offsets, const fp32* w1,
-                            const fp32* b1, const fp32* w2, const fp32* b2, fp32* out, int R,
-                            Block block) {
+extern "C" void action_head(const X* cls, void*, const fp32* logits, const int* offsets,
+                            const fp32* w1, const fp32* b1, const fp32* w2, const fp32* b2,
+                            fp32* out, int R, Block block) {
   constexpr int kInputs = D + 4;
   const Range range = share_of(R, block.x, block.nx);
   for (long long row = range.begin; row < range.end; ++row) {

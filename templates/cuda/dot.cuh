@@ -21,7 +21,8 @@ __device__ inline float warp_dot(const float* a, const float* b) {
   return lanes_sum<32>(sum);
 }
 
-/// The same with the row of a residual stream that begins at `row_begin`. Length is a multiple of 8.
+/// The same with the row of a residual stream that begins at `row_begin`. Length is a multiple
+/// of 8.
 template <int Length, class Elem>
 __device__ inline float warp_dot(const ResidualStream<Elem>& a, long long row_begin,
                                  const float* b) {

@@ -30,8 +30,8 @@
 using Shape = TileShape<BM, BN, WM, WN, STAGES>;
 
 extern "C" __global__ void __launch_bounds__(Shape::kThreads)
-    gemm_residual(const T* a, const T* w, const float* bias, T* x, T* x_low, T* new_x,
-                  T* new_x_low, float* moments, int rows) {
+    gemm_residual(const T* a, const T* w, const float* bias, T* x, T* x_low, T* new_x, T* new_x_low,
+                  float* moments, int rows) {
   extern __shared__ __align__(128) unsigned char shared[];
   constexpr int kUnits = BN / 8;  // 8 columns of one row are one thread's work
   constexpr int kStep = Shape::kThreads / kUnits;

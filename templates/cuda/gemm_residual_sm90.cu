@@ -1,6 +1,7 @@
-// x += a * w^T + bias, and moments of the rows of x, as gemm_residual, for 16-bit elements on Hopper.
-// product_sm90.cuh says how the product works. Of each group of 32 columns that moments describe, 4
-// neighbouring threads have 8 neighbours each, so that x comes and goes 16 bytes at a time.
+// x += a * w^T + bias, and moments of the rows of x, as gemm_residual, for 16-bit elements on
+// Hopper. product_sm90.cuh says how the product works. Of each group of 32 columns that moments
+// describe, 4 neighbouring threads have 8 neighbours each, so that x comes and goes 16 bytes at a
+// time.
 //
 //! entry  gemm_residual_sm90
 //! launch dependent
@@ -133,8 +134,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1)
       [&](const TilePosition& tile, int row) {
         if constexpr (Pipeline::kExtraSlots == 0) {
           wait_for_kernels_before();
-          const int column =
-              tile.column + (SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0);
+          const int column = tile.column + (SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0);
           if (SPLIT > 1 && column >= N) return;  // a share behind the matrix
 #pragma unroll
           for (int i = 0; i < kBlocks * 2 * kPasses; ++i) {

@@ -44,8 +44,9 @@ using Mine = ThreadElements<32>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 using Scales = FragmentScales<T, K, Shape::kGroupRows / 64>;
 constexpr int kGroups = Shape::kColumns / 32;
-constexpr int kAngleGroups = kGroups < 2 ? kGroups : 2;  ///< groups of a head; the next has the same
-constexpr int kRotated = 2 * HEADS * HEAD_DIM;           ///< columns, of q and k
+constexpr int kAngleGroups =
+    kGroups < 2 ? kGroups : 2;                  ///< groups of a head; the next has the same
+constexpr int kRotated = 2 * HEADS * HEAD_DIM;  ///< columns, of q and k
 
 __device__ constexpr int greatest_common_divisor(int a, int b) {
   return b == 0 ? a : greatest_common_divisor(b, a % b);
@@ -107,7 +108,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Sha
   constexpr int kRows = Shape::kGroupRows / 32;
   Angles turns[2];
   int column;  // where the tile begins
-  const auto row_of = [](int first_row, int i) { return first_row + i / 2 * 64 + Mine::row(i % 2); };
+  const auto row_of = [](int first_row, int i) {
+    return first_row + i / 2 * 64 + Mine::row(i % 2);
+  };
   const auto load_turns = [&](int first_row, int i) {
     turns[i % 2].load(angles, positions, row_of(first_row, i), column, rows);
   };

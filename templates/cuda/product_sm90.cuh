@@ -256,8 +256,8 @@ class ProductPipeline {
   }
 
   static constexpr int kBlocks = Shape::kGroupRows / 64;
-  /// With 64 sums a thread, three sets of them leave no registers for an epilogue with extra boxes.
-  static constexpr bool kTakesTwoSets = EXTRA == 0 || kBlocks * Shape::kColumns / 2 <= 48;
+  /// With 64 sums a thread, three sets of them leave no registers for an epilogue.
+  static constexpr bool kTakesTwoSets = kBlocks * Shape::kColumns / 2 <= 48;
 
   /// Consumers multiply one after the other. Who ran ahead by a whole round of the ring could not
   /// tell the phase it waits for from the one before: a barrier knows but their parity.
@@ -486,8 +486,8 @@ struct NoExtra {
 /// The whole kernel; what a product does with its sums is in `begin_tile(tile, first_row)`,
 /// `prepare(first_row)`, `store_tile(tile, first_row, sums, box_address)` and `w_row(tile,
 /// part)`, and what else it reads comes by `load_extra`, see ProductPipeline.
-template <class Pipeline, class Tiles, class WRow, class BeginTile, class Prepare,
-          class StoreTile, class LoadExtra = NoExtra>
+template <class Pipeline, class Tiles, class WRow, class BeginTile, class Prepare, class StoreTile,
+          class LoadExtra = NoExtra>
 __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                                    const WRow& w_row, const BeginTile& begin_tile,
                                    const Prepare& prepare, const StoreTile& store_tile,

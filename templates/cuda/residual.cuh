@@ -1,10 +1,10 @@
-// The residual stream x of the GPUs: [rows, D], all of it fp32, or in two parts of 16 bits, of which
-// a product reads the upper one as it is. That saves the copy that a product would need beside x in
-// fp32, a fifth of what the products that add to x move.
+// The residual stream x of the GPUs: [rows, D], all of it fp32, or in two parts of 16 bits, of
+// which a product reads the upper one as it is. That saves the copy that a product would need
+// beside x in fp32, a fifth of what the products that add to x move.
 //
 // bf16: the two halves of the bits of x, the upper one rounded to nearest, the lower one signed:
-// nothing is lost. fp16: x in units of kResidualUnit rounded, so that values up to a million fit, and
-// the rest in units of kRestUnit of that, 22 bits together.
+// nothing is lost. fp16: x in units of kResidualUnit rounded, so that values up to a million fit,
+// and the rest in units of kRestUnit of that, 22 bits together.
 #pragma once
 
 #include "types.cuh"

@@ -70,7 +70,8 @@ TEST_CASE("the fields of a map argument become numbers once the parameters are k
                                      "//! entry m\n//! param T word bf16 fp16\n"
                                      "//! param H int 1..64\n"
                                      "//! arg a map T rows 3*H*64 128 64    [rows, 3*H*64] T\n"
-                                     "//! arg w map fp32 H 8 H 8\n//! arg rows i32\nT H\n");
+                                     "//! arg w map fp32 H 8 H 8\n//! arg rows i32\n"
+                                     "//! arg v map T 64*H 8 64 8 by_thread 32   reordered\nT H\n");
   REQUIRE_MESSAGE(parsed, parsed.error().message);
   const KernelSpec wanted =
       KernelSpec("m", {Backend::kCuda, "sm_90a"}).set("T", "fp16").set("H", 12);
@@ -78,6 +79,7 @@ TEST_CASE("the fields of a map argument become numbers once the parameters are k
   REQUIRE_MESSAGE(signature, signature.error().message);
   CHECK((*signature)[0].map == TensorMapShape{"fp16", 2, 0, 2304, 128, 64});
   CHECK((*signature)[1].map == TensorMapShape{"fp32", -1, 12, 8, 12, 8});
+  CHECK((*signature)[3].map == TensorMapShape{"fp16", -1, 768, 8, 64, 8, 32});
   CHECK(size_of((*signature)[0].kind) == 8);
 }
 
@@ -112,6 +114,11 @@ TEST_CASE("a map argument that makes no sense is refused") {
   CHECK(contains(resolve_error("bf16 rows N N N"), "'rows' of a map argument is no product"));
   CHECK(contains(resolve_error("bf16 N 2**N N N"), "is no product"));
   CHECK(contains(resolve_error("bf16 N N N"), "a map needs"));
+  CHECK(contains(resolve_error("bf16 N N N N by_row 8"), "a map can have 'by_thread ROWS' only"));
+  CHECK(contains(resolve_error("bf16 N N N N by_thread"), "a map can have 'by_thread ROWS' only"));
+  CHECK(
+      contains(resolve_error("bf16 N N N N by_thread 4"), "'4' of a map argument is no multiple"));
+  CHECK(contains(resolve_error("bf16 N N N N by_thread 16"), "'16' of a map argument does not"));
   const auto on_cpu =
       parse_template("m", Backend::kCpu, "//! entry m\n//! arg a map bf16 1 1 1 1\n");
   CHECK(contains(on_cpu.error().message, "only CUDA"));

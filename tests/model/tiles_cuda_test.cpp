@@ -26,7 +26,7 @@ std::vector<Op> ops_of(const jit::Target& target, DType dtype, int64_t hidden, i
   ops.push_back(model::gemm_residual_op(target, dtype, hidden, inner));
   ops.push_back(model::row_scales_op(target, dtype, hidden));
   ops.push_back(model::embed_norm_op(target, DType::kF16, dtype, hidden));
-  ops.push_back(model::layer_norm_op(target, DType::kF32, hidden));
+  ops.push_back(model::layer_norm_op(target, dtype, DType::kF32, hidden));
   ops.push_back(model::final_norm_op(target, dtype, hidden));
   ops.push_back(model::rope_op(target, dtype, heads, 64));
   for (const int64_t window : {0, 64}) {
@@ -34,7 +34,7 @@ std::vector<Op> ops_of(const jit::Target& target, DType dtype, int64_t hidden, i
   }
   ops.push_back(model::gather_rows_op(target, dtype, hidden));
   ops.push_back(model::score_op(target, hidden));
-  ops.push_back(model::action_head_op(target, hidden, 256, 2));
+  ops.push_back(model::action_head_op(target, dtype, hidden, 256, 2));
   return ops;
 }
 

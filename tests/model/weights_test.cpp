@@ -72,6 +72,28 @@ TEST_CASE("a value that the compute dtype cannot hold is an error that names the
   CHECK(moved.error().kind == ErrorKind::kBadInput);
 }
 
+TEST_CASE("heads of the first rows are interleaved, and what is too large is named by its place") {
+  const auto device = jit::open_cpu_device(1);
+  constexpr int64_t kColumns = 2, kRows = 3 * kHeadDim;  // q, k and v of one head
+  MatrixOp qkv;
+  qkv.rows = kRows, qkv.columns = kColumns, qkv.interleaved_rows = 2 * kHeadDim;
+  std::vector<float> values;
+  for (int i = 0; i < kRows * kColumns; ++i) values.push_back(static_cast<float>(i));
+  const jit::Buffer storage = value_of(device->allocate(values.size() * 4));
+  const auto upload = [&](DType to) {
+    const Upload uploads[] = {{"Wqkv", bytes_of(values), DType::kF32, to, &qkv, 0}};
+    return upload_all(uploads, storage, *device, *test::shared_engine());
+  };
+  REQUIRE(upload(DType::kF32));
+  for (int64_t row = 0; row < kRows; ++row) {
+    const int64_t in_head = row % kHeadDim, head = row - in_head;
+    const int64_t from = row < 2 * kHeadDim ? head + in_head / 2 + in_head % 2 * 32 : row;
+    CHECK(storage.as<float>()[row * kColumns] == values[static_cast<size_t>(from * kColumns)]);
+  }
+  values[33 * kColumns + 1] = 70000.0F;
+  CHECK(contains(message_of(upload(DType::kF16)), "tensor 'Wqkv': element 67 is too large"));
+}
+
 TEST_CASE("every weight of a model gets an address inside its storage") {
   const auto device = jit::open_cpu_device(2);
   const Checkpoint checkpoint = value_of(open_checkpoint(test::checkpoint_of("tiny")));
@@ -132,12 +154,24 @@ TEST_CASE("where norms are folded, the layers' own are gone and biases hold what
   }
 }
 
-TEST_CASE("layers of one RoPE base share one table") {
+TEST_CASE("layers of one RoPE base share one table, of angles where a product rotates") {
   const auto device = jit::open_cpu_device(2);
   const Checkpoint checkpoint = value_of(open_checkpoint(test::checkpoint_of("base_layers")));
-  const Plan plan = make_plan(checkpoint.config, {}, device->target());
-  const Weights weights = value_of(load_weights(checkpoint, plan, *device, *test::shared_engine()));
+  const auto load = [&](Precision precision, const jit::Target& target) {
+    const Plan plan = make_plan(checkpoint.config, precision, target);
+    return value_of(load_weights(checkpoint, plan, *device, *test::shared_engine()));
+  };
+  const Weights weights = load({}, device->target());
   CHECK(weights.full_rope.cos == weights.sliding_rope.cos);
+  CHECK(weights.full_rope.angles == nullptr);
+  const Weights hopper = load({DType::kF16, DType::kBF16}, {jit::Backend::kCuda, "sm_90a"});
+  CHECK(hopper.full_rope.angles == hopper.sliding_rope.angles);
+  CHECK(hopper.full_rope.cos == nullptr);
+  for (const int i : {0, 1, 777}) {
+    const auto* angle = static_cast<const float*>(hopper.full_rope.angles) + 2 * i;
+    CHECK(angle[0] == static_cast<const float*>(weights.full_rope.cos)[i]);
+    CHECK(angle[1] == static_cast<const float*>(weights.full_rope.sin)[i]);
+  }
 }
 
 }  // namespace laya::model

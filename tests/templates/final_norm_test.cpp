@@ -48,12 +48,12 @@ class FinalNorm {
  private:
   Outputs run(const std::vector<float>& x, const std::vector<int>& types) {
     const int rows = static_cast<int>(types.size());
-    const DeviceArray device_x = on_.floats(x);
+    const ResidualArray device_x = on_.residual(x, dtype_);
     const DeviceArray weight = on_.floats(weight_), table = on_.floats(types_table_);
     const DeviceArray device_types = on_.ints(types), norm_weight = on_.floats(norm_weight_);
     const DeviceArray norm_bias = on_.floats(norm_bias_), out = on_.output(x.size(), dtype_);
-    on_.run(op_, rows, device_x, weight, table, device_types, norm_weight, norm_bias, out, kEps,
-            rows);
+    on_.run(op_, rows, device_x.x, device_x.low(), weight, table, device_types, norm_weight,
+            norm_bias, out, kEps, rows);
     return {on_.read(device_x), on_.read(out)};
   }
 

@@ -18,7 +18,7 @@ struct Shape {
 };
 
 struct Outputs {
-  std::vector<float> x, out, moments;  // out and moments are empty on the CPU
+  std::vector<float> x, upper, moments;  // the last two are empty on the CPU
 };
 
 /// One product on one device, its inputs, and what should come out.
@@ -41,6 +41,7 @@ class GemmResidual {
     // A row with a mean far from zero, and one with an outlier.
     for (int64_t i = 0; i < n_; ++i) x_[size(n_ + i)] += 1000;
     x_[size(5 * n_ + 3)] = 30000;
+    x_ = on.read(on.residual(x_, dtype));
   }
 
   /// All rows against the reference, and the bits of fewer rows and other tiles against these.
@@ -65,17 +66,16 @@ class GemmResidual {
 
   Outputs run(const model::Variant& variant, int first_row, int rows) {
     const auto begin = x_.begin() + first_row * n_;
-    const DeviceArray x = on_.floats({begin, begin + rows * n_});
+    const ResidualArray x = on_.residual({begin, begin + rows * n_}, dtype_);
     void* const a = device_a_.at(size(first_row * k_));
     void* const bias = with_bias_ ? device_bias_.data() : kNoArray;
     if (on_.is_cpu()) {
-      on_.run(variant, rows, a, device_w_, bias, x, rows);
+      on_.run(variant, rows, a, device_w_, bias, x.x, rows);
       return {on_.read(x), {}, {}};
     }
-    const DeviceArray out = on_.output(size(rows * n_), dtype_);
     const DeviceArray moments = on_.output(size(rows * n_ / kGroup * 2));
-    on_.run(variant, rows, a, device_w_, bias, x, x, out, moments, rows);
-    return {on_.read(x), on_.read(out), on_.read(moments)};
+    on_.run(variant, rows, a, device_w_, bias, x.x, x.low(), x.x, x.low(), moments, rows);
+    return {on_.read(x), on_.read(x.x), on_.read(moments)};
   }
 
   void check_sums(const std::vector<float>& x) const {
@@ -85,16 +85,16 @@ class GemmResidual {
                            with_bias_ ? to_double(bias_) : std::vector<double>(), k_, columns);
     const std::vector<float> before = pick_columns(x_, n_, columns);
     for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
-    // Nothing is rounded to T: what is left are the errors of fp32.
+    // Nothing is rounded to T: what is left are the errors of fp32, or of the 22 bits of two fp16.
     check_close(pick_columns(x, n_, columns), expected, product_tolerance(DType::kF32));
   }
 
-  /// What a product reads that normalizes the rows: x rounded once, and moments.
+  /// What a product reads that normalizes the rows: the upper part of x, and moments.
   void check_for_next(const Outputs& outputs) const {
     const float unit = dtype_ == DType::kF16 ? 1.0f / 16 : 1;
-    std::vector<float> rounded_x;
-    for (const float value : outputs.x) rounded_x.push_back(rounded(value * unit, dtype_));
-    check_same_bits(outputs.out, rounded_x);
+    std::vector<float> scaled;
+    for (const float value : outputs.x) scaled.push_back(value * unit);
+    check_rounded(outputs.upper, scaled, dtype_);
     check_close(outputs.moments, reference::moments(to_double(outputs.x), kGroup), {1e-5, 2e-6});
   }
 
@@ -104,7 +104,7 @@ class GemmResidual {
     };
     check_same_bits(some.x, rows_of(whole.x, n_));
     if (on_.is_cpu()) return;
-    check_same_bits(some.out, rows_of(whole.out, n_));
+    check_same_bits(some.upper, rows_of(whole.upper, n_));
     check_same_bits(some.moments, rows_of(whole.moments, n_ / kGroup * 2));
   }
 

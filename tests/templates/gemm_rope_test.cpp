@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "tests/templates/harness.h"
+#include "tests/templates/products.h"
 #include "tests/templates/reference.h"
 
 namespace laya::test {
@@ -35,6 +36,10 @@ class GemmRope {
     const float scale = std::sqrt(3.0F / static_cast<float>(shape.k));
     a_ = random_.values(static_cast<size_t>(kMaxRows) * shape.k, -1, 1, dtype);
     w_ = random_.values(static_cast<size_t>(shape.width()) * shape.k, -scale, scale, dtype);
+    for (size_t i = 0; i < cos_.size(); ++i) {
+      angles_.push_back(cos_[i]);
+      angles_.push_back(sin_[i]);
+    }
     for (int row = 0; row < kMaxRows; ++row) positions_.push_back(random_.below(kPositions));
     positions_[1] = kPositions - 1;
   }
@@ -46,10 +51,11 @@ class GemmRope {
     std::iota(columns.begin(), columns.end(), int64_t{0});
     const std::vector<double> qkv =
         reference::product(to_double(a_), to_double(w_), {}, shape_.k, columns);
-    check_close(
-        whole,
-        reference::rope(qkv, to_double(cos_), to_double(sin_), positions_, shape_.heads, kHeadDim),
-        tolerance_of(dtype_));
+    check_close(whole,
+                interleaved_heads(reference::rope(qkv, to_double(cos_), to_double(sin_), positions_,
+                                                  shape_.heads, kHeadDim),
+                                  2 * shape_.heads, shape_.width(), 1),
+                tolerance_of(dtype_));
     for (const model::Variant& variant : op_.variants) {
       CAPTURE(variant.spec.to_string());
       for (const int rows : kRowCounts) {
@@ -67,12 +73,14 @@ class GemmRope {
     const auto from = a_.begin() + static_cast<std::ptrdiff_t>(first) * shape_.k;
     const DeviceArray a =
         on_.floats({from, from + static_cast<std::ptrdiff_t>(rows) * shape_.k}, dtype_);
-    const DeviceArray w = on_.weight(w_, dtype_, shape_.width(), shape_.k, false);
-    const DeviceArray cos = on_.floats(cos_), sin = on_.floats(sin_);
+    const std::vector<float> rows_of_w =
+        interleaved_heads(w_, 2 * shape_.heads, w_.size(), shape_.k);
+    const DeviceArray w = on_.weight(rows_of_w, dtype_, shape_.width(), shape_.k, false);
+    const DeviceArray angles = on_.floats(angles_);
     const DeviceArray positions =
         on_.ints({positions_.begin() + first, positions_.begin() + first + rows});
     const DeviceArray out = on_.output(static_cast<size_t>(rows) * shape_.width(), dtype_);
-    on_.run(variant, rows, a, w, cos, sin, positions, kNoArray, kNoArray, out, 1e-5f, rows);
+    on_.run(variant, rows, a, w, angles, positions, kNoArray, kNoArray, out, 1e-5f, rows);
     return on_.read(out);
   }
 
@@ -81,7 +89,7 @@ class GemmRope {
   Shape shape_;
   model::Op op_;
   Random random_{13};
-  std::vector<float> cos_, sin_, a_, w_;
+  std::vector<float> cos_, sin_, angles_, a_, w_;
   std::vector<int> positions_;
 };
 

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "model/convert.h"
+#include "model/residual.h"
 
 namespace laya::test {
 namespace {
@@ -110,6 +111,27 @@ DeviceArray Harness::output(size_t count, DType dtype) {
   return make(nullptr, count, dtype);
 }
 
+ResidualArray Harness::residual(const std::vector<float>& values, DType compute) {
+  const DType dtype = model::residual_dtype(target(), compute);
+  if (dtype == DType::kF32) return {floats(values), output(0)};
+  std::vector<uint16_t> upper, lower;
+  for (const float value : values) {
+    const model::SplitFloat parts = model::split_residual(value, dtype);
+    upper.push_back(parts.upper);
+    lower.push_back(parts.lower);
+  }
+  const auto part = [&](const std::vector<uint16_t>& bits) {
+    return make(bits.empty() ? static_cast<const void*>(&kPoison) : bits.data(), bits.size(),
+                dtype);
+  };
+  return {part(upper), part(lower)};
+}
+
+ResidualArray Harness::residual_output(size_t count, DType compute) {
+  const DType dtype = model::residual_dtype(target(), compute);
+  return {output(count, dtype), output(dtype == DType::kF32 ? 0 : count, dtype)};
+}
+
 DeviceArray Harness::weight(const std::vector<float>& values, DType dtype, int64_t n, int64_t k,
                             bool geglu) {
   DeviceArray plain = floats(values, dtype);
@@ -121,7 +143,7 @@ DeviceArray Harness::weight(const std::vector<float>& values, DType dtype, int64
   return packed;
 }
 
-std::vector<float> Harness::read(const DeviceArray& array) {
+std::vector<std::byte> Harness::read_bytes(const DeviceArray& array) {
   std::vector<std::byte> image(array.buffer().size());
   require(stream_->copy_to_host(image.data(), array.buffer().data(), image.size()));
   require(stream_->synchronize());
@@ -130,10 +152,27 @@ std::vector<float> Harness::read(const DeviceArray& array) {
     damaged += image[i] != kGuard || image[image.size() - 1 - i] != kGuard;
   }
   CHECK_MESSAGE(damaged == 0, "the kernel wrote outside of the array");
+  return {image.begin() + DeviceArray::kGuardBytes, image.end() - DeviceArray::kGuardBytes};
+}
+
+std::vector<float> Harness::read(const DeviceArray& array) {
+  const std::vector<std::byte> bytes = read_bytes(array);
   std::vector<float> values(array.count());
   for (size_t i = 0; i < values.size(); ++i) {
-    const size_t offset = DeviceArray::kGuardBytes + i * model::size_of(array.dtype());
-    values[i] = decode(&image[offset], array.dtype());
+    values[i] = decode(&bytes[i * model::size_of(array.dtype())], array.dtype());
+  }
+  return values;
+}
+
+std::vector<float> Harness::read(const ResidualArray& array) {
+  if (array.x.dtype() == DType::kF32) return read(array.x);
+  const std::vector<std::byte> upper = read_bytes(array.x), lower = read_bytes(array.lower);
+  std::vector<float> values;
+  for (size_t at = 0; at < upper.size(); at += 2) {
+    model::SplitFloat parts;
+    std::memcpy(&parts.upper, &upper[at], 2);
+    std::memcpy(&parts.lower, &lower[at], 2);
+    values.push_back(model::join_residual(parts, array.x.dtype()));
   }
   return values;
 }
@@ -253,6 +292,13 @@ void check_close(std::span<const float> actual, std::span<const double> expected
                           << " with an error of at most " << allowed);
     return;
   }
+}
+
+void check_rounded(std::span<const float> actual, std::span<const float> values, DType dtype) {
+  if (dtype == DType::kF32) return check_same_bits(actual, values);
+  // Half of the distance of two neighbours; those of small fp16 are subnormal.
+  const double half = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
+  check_close(actual, to_double(values), {dtype == DType::kF16 ? 0x1p-25 : 0, half});
 }
 
 void check_same_bits(std::span<const float> actual, std::span<const float> expected) {

@@ -37,6 +37,15 @@ class DeviceArray {
   model::DType dtype_;
 };
 
+/// A residual stream as kernels keep it: see model/ops.h.
+struct ResidualArray {
+  DeviceArray x;
+  DeviceArray lower;  ///< empty where x is fp32
+
+  /// What kernels get as x_low.
+  void* low() const { return x.dtype() == model::DType::kF32 ? nullptr : lower.data(); }
+};
+
 /// One device, a stream of it and an engine. A failure inside ends the test case.
 class Harness {
  public:
@@ -61,12 +70,17 @@ class Harness {
   DeviceArray ints(const std::vector<int>& values);
   /// Every byte is 0xFF, which is NaN in every dtype: what a kernel leaves out is seen.
   DeviceArray output(size_t count, model::DType dtype = model::DType::kF32);
+  /// Of a model that computes in `compute`. With fp16, values are rounded to 22 bits.
+  ResidualArray residual(const std::vector<float>& values, model::DType compute);
+  ResidualArray residual_output(size_t count, model::DType compute);
   /// A weight [n, k], geglu: [2n, k], in the layout that this device's gemm reads.
   DeviceArray weight(const std::vector<float>& values, model::DType dtype, int64_t n, int64_t k,
                      bool geglu);
 
   /// Waits for the device, checks both guard zones, converts to fp32.
   std::vector<float> read(const DeviceArray& array);
+  /// Both parts, joined.
+  std::vector<float> read(const ResidualArray& array);
 
   /// Compiles the kernels of `ops` in parallel, so that run() need not do it one by one.
   void prepare(const std::vector<model::Op>& ops);
@@ -97,6 +111,7 @@ class Harness {
 
   static void require(const Result<void>& result);
   DeviceArray make(const void* values, size_t count, model::DType dtype);
+  std::vector<std::byte> read_bytes(const DeviceArray& array);
 
   TempDir cache_;
   std::shared_ptr<jit::Device> device_;
@@ -172,6 +187,9 @@ Tolerance tolerance_of(model::DType dtype);
 
 void check_close(std::span<const float> actual, std::span<const double> expected,
                  Tolerance tolerance);
+/// `actual` are the values rounded to `dtype`, whatever becomes of ties.
+void check_rounded(std::span<const float> actual, std::span<const float> values,
+                   model::DType dtype);
 void check_same_bits(std::span<const float> actual, std::span<const float> expected);
 
 }  // namespace laya::test

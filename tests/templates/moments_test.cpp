@@ -200,26 +200,31 @@ DEVICE_TEST("gemm_rope: rows are normalized, by moments as by scales, in every c
       Random random(9);
       const std::vector<float> w = folded_weights(random, dtype, kN, k);
       // A quarter of a turn at every position: [x1, x2] becomes [-x2, x1].
-      const DeviceArray cos = on.floats(std::vector<float>(kHeadDim / 2, 0));
-      const DeviceArray sin = on.floats(std::vector<float>(kHeadDim / 2, 1));
+      std::vector<float> quarter;
+      for (int i = 0; i < kHeadDim / 2; ++i) quarter.insert(quarter.end(), {0, 1});
+      const DeviceArray angles = on.floats(quarter);
       const DeviceArray positions = on.ints(std::vector<int>(kRows, 0));
       std::vector<int64_t> columns(kN);
       std::iota(columns.begin(), columns.end(), int64_t{0});
-      const std::vector<double> turned = reference::rope(
-          rows.expected(w, columns), std::vector<double>(kHeadDim / 2, 0),
-          std::vector<double>(kHeadDim / 2, 1), std::vector<int>(kRows, 0), kHeads, kHeadDim);
+      const std::vector<double> turned = interleaved_heads(
+          reference::rope(rows.expected(w, columns), std::vector<double>(kHeadDim / 2, 0),
+                          std::vector<double>(kHeadDim / 2, 1), std::vector<int>(kRows, 0), kHeads,
+                          kHeadDim),
+          2 * kHeads, kN, 1);
       std::vector<double> expected;
       for (int64_t row = 0; row < kRows; ++row) {
         for (const int64_t column : some_columns(kN)) {
           expected.push_back(turned[static_cast<size_t>(row * kN + column)]);
         }
       }
-      const DeviceArray a = rows.values(), device_w = on.weight(w, dtype, kN, k, false);
+      const DeviceArray a = rows.values();
+      const DeviceArray device_w = on.weight(
+          interleaved_heads(w, 2 * kHeads, w.size(), static_cast<size_t>(k)), dtype, kN, k, false);
       for (const model::Variant& variant : op.variants) {
         CAPTURE(variant.spec.to_string());
         check_norm(on, rows, dtype, kN, expected,
                    [&](const void* scales, const void* moments, const DeviceArray& out) {
-                     on.run(variant, kRows, a, device_w, cos, sin, positions, scales, moments, out,
+                     on.run(variant, kRows, a, device_w, angles, positions, scales, moments, out,
                             kEps, kRows);
                    });
       }

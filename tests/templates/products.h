@@ -43,6 +43,23 @@ inline std::vector<float> first(const std::vector<float>& values, size_t count) 
   return {values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
+/// Halves of the first `heads` heads of 64 are interleaved in each period of `values`: element i
+/// and i + 32 become neighbours. An element is `size` values: a number, or a row of a matrix.
+template <class Value>
+std::vector<Value> interleaved_heads(const std::vector<Value>& values, size_t heads, size_t period,
+                                     size_t size) {
+  constexpr size_t kHead = 64;
+  std::vector<Value> result = values;
+  for (size_t begin = 0; begin < values.size(); begin += period) {
+    for (size_t i = 0; i < heads * kHead * size; ++i) {
+      const size_t element = i / size, in_head = element % kHead;
+      const size_t from = element - in_head + in_head % 2 * (kHead / 2) + in_head / 2;
+      result[begin + i] = values[begin + from * size + i % size];
+    }
+  }
+  return result;
+}
+
 /// A product for Hopper in those of the tiles that it can have, whatever would be chosen.
 inline model::Op with_tiles(const model::Op& op, const std::vector<model::ProductTile>& tiles) {
   const auto base = model::product_base(op.variants.front().spec);

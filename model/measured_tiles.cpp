@@ -1,0 +1,76 @@
+#include "model/measured_tiles.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace laya::model {
+namespace {
+
+constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
+
+// Made by tools/choose_tiles from measurements on an H200. The fields of a tile are those of
+// ProductTile: rows, columns, cluster, consumers, shared, split.
+constexpr MeasuredTile kTable[] = {
+    // clang-format off
+    {"gemm", 2304, 768, 1024, {64, 96, 1, 2, false, 1}},
+    {"gemm", 2304, 768, kAnyRows, {128, 96, 1, 2, false, 1}},
+    {"gemm", 3072, 1024, 256, {64, 64, 1, 1, false, 1}},
+    {"gemm", 3072, 1024, kAnyRows, {128, 96, 1, 2, false, 1}},
+    {"gemm", 3072, 768, 256, {64, 64, 1, 1, false, 1}},
+    {"gemm", 3072, 768, kAnyRows, {128, 96, 1, 2, false, 1}},
+    {"gemm", 4096, 1024, 256, {64, 64, 1, 1, false, 1}},
+    {"gemm", 4096, 1024, kAnyRows, {128, 128, 2, 2, false, 1}},
+    {"gemm_geglu", 1152, 768, 128, {64, 64, 1, 1, false, 1}},
+    {"gemm_geglu", 1152, 768, 512, {64, 96, 1, 2, false, 1}},
+    {"gemm_geglu", 1152, 768, 2048, {128, 160, 1, 2, true, 1}},
+    {"gemm_geglu", 1152, 768, kAnyRows, {128, 128, 2, 2, false, 1}},
+    {"gemm_geglu", 2624, 1024, 128, {64, 96, 1, 2, false, 1}},
+    {"gemm_geglu", 2624, 1024, 256, {128, 96, 2, 2, true, 1}},
+    {"gemm_geglu", 2624, 1024, 2048, {128, 160, 1, 2, true, 1}},
+    {"gemm_geglu", 2624, 1024, kAnyRows, {128, 128, 2, 2, false, 1}},
+    {"gemm_residual", 768, 768, 256, {64, 32, 1, 1, false, 1}},
+    {"gemm_residual", 768, 768, 2048, {64, 96, 1, 2, false, 1}},
+    {"gemm_residual", 768, 768, 4096, {128, 64, 1, 2, true, 1}},
+    {"gemm_residual", 768, 768, kAnyRows, {128, 128, 1, 2, true, 1}},
+    {"gemm_residual", 768, 1152, 256, {64, 32, 1, 1, false, 1}},
+    {"gemm_residual", 768, 1152, 512, {64, 64, 1, 1, false, 1}},
+    {"gemm_residual", 768, 1152, 1024, {64, 96, 1, 2, false, 1}},
+    {"gemm_residual", 768, 1152, 4096, {128, 96, 1, 2, true, 1}},
+    {"gemm_residual", 768, 1152, kAnyRows, {128, 128, 1, 2, true, 1}},
+    {"gemm_residual", 768, 3072, 256, {64, 128, 1, 1, true, 4}},
+    {"gemm_residual", 768, 3072, 1024, {64, 96, 1, 2, false, 1}},
+    {"gemm_residual", 768, 3072, kAnyRows, {128, 128, 1, 2, true, 1}},
+    {"gemm_residual", 1024, 1024, 128, {64, 32, 1, 1, false, 1}},
+    {"gemm_residual", 1024, 1024, 512, {64, 64, 1, 1, false, 1}},
+    {"gemm_residual", 1024, 1024, 1024, {64, 128, 1, 2, false, 1}},
+    {"gemm_residual", 1024, 1024, kAnyRows, {128, 128, 1, 2, true, 1}},
+    {"gemm_residual", 1024, 2624, 128, {64, 128, 1, 1, true, 4}},
+    {"gemm_residual", 1024, 2624, 512, {64, 64, 1, 1, false, 1}},
+    {"gemm_residual", 1024, 2624, 1024, {128, 64, 1, 2, true, 1}},
+    {"gemm_residual", 1024, 2624, kAnyRows, {128, 128, 1, 2, true, 1}},
+    {"gemm_residual", 1024, 4096, 128, {64, 128, 1, 1, true, 4}},
+    {"gemm_residual", 1024, 4096, 1024, {128, 64, 1, 2, true, 1}},
+    {"gemm_residual", 1024, 4096, kAnyRows, {128, 128, 1, 2, true, 1}},
+    {"gemm_rope", 2304, 768, 128, {64, 64, 1, 1, false, 1}},
+    {"gemm_rope", 2304, 768, 256, {64, 96, 1, 2, false, 1}},
+    {"gemm_rope", 2304, 768, 4096, {64, 192, 1, 2, false, 1}},
+    {"gemm_rope", 2304, 768, kAnyRows, {128, 128, 2, 2, false, 1}},
+    {"gemm_rope", 3072, 1024, 64, {64, 64, 1, 1, false, 1}},
+    {"gemm_rope", 3072, 1024, 256, {64, 96, 1, 2, false, 1}},
+    {"gemm_rope", 3072, 1024, 512, {64, 192, 1, 2, false, 1}},
+    {"gemm_rope", 3072, 1024, 2048, {128, 192, 1, 2, true, 1}},
+    {"gemm_rope", 3072, 1024, kAnyRows, {128, 128, 2, 2, false, 1}},
+    // clang-format on
+};
+
+}  // namespace
+
+std::span<const MeasuredTile> measured_tiles(std::string_view kernel, int64_t n, int64_t k) {
+  const auto is_wanted = [&](const MeasuredTile& row) {
+    return row.kernel == kernel && row.n == n && row.k == k;
+  };
+  const auto* const begin = std::find_if(std::begin(kTable), std::end(kTable), is_wanted);
+  return {begin, std::find_if_not(begin, std::end(kTable), is_wanted)};
+}
+
+}  // namespace laya::model
