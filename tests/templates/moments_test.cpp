@@ -129,7 +129,7 @@ DEVICE_TEST("row_scales: one over the deviation, also of rows far from zero") {
 
 DEVICE_TEST("gemm: rows are normalized, by moments as by scales, in every chosen tile") {
   if (on.is_cpu()) return;
-  constexpr int64_t kN = 136;
+  constexpr int64_t kN = 160;
   for (const DType dtype : on.dtypes()) {
     for (const int64_t k : widths(on)) {
       const model::Op op = model::gemm_op(on.target(), dtype, kN, k, Activation::kRelu);
@@ -160,7 +160,7 @@ DEVICE_TEST("gemm: rows are normalized, by moments as by scales, in every chosen
 
 DEVICE_TEST("gemm_geglu: rows are normalized, by moments as by scales, in every chosen tile") {
   if (on.is_cpu()) return;
-  constexpr int64_t kN = 104;
+  constexpr int64_t kN = 112;
   for (const DType dtype : on.dtypes()) {
     for (const int64_t k : widths(on)) {
       const model::Op op = model::gemm_geglu_op(on.target(), dtype, kN, k);
