@@ -13,11 +13,11 @@ constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
 constexpr MeasuredTile kTable[] = {
     // clang-format off
     {"gemm", 2304, 768, 1024, {64, 96, 1, 2, false, 1}},
-    {"gemm", 2304, 768, kAnyRows, {128, 96, 1, 2, false, 1}},
+    {"gemm", 2304, 768, kAnyRows, {128, 128, 2, 2, false, 1}},
     {"gemm", 3072, 1024, 256, {64, 64, 1, 1, false, 1}},
-    {"gemm", 3072, 1024, kAnyRows, {128, 96, 1, 2, false, 1}},
+    {"gemm", 3072, 1024, kAnyRows, {128, 128, 2, 2, false, 1}},
     {"gemm", 3072, 768, 256, {64, 64, 1, 1, false, 1}},
-    {"gemm", 3072, 768, kAnyRows, {128, 96, 1, 2, false, 1}},
+    {"gemm", 3072, 768, kAnyRows, {128, 128, 2, 2, false, 1}},
     {"gemm", 4096, 1024, 256, {64, 64, 1, 1, false, 1}},
     {"gemm", 4096, 1024, kAnyRows, {128, 128, 2, 2, false, 1}},
     {"gemm_geglu", 1152, 768, 128, {64, 64, 1, 1, false, 1}},
@@ -42,7 +42,7 @@ constexpr MeasuredTile kTable[] = {
     {"gemm_residual", 768, 3072, kAnyRows, {128, 128, 1, 2, true, 1}},
     {"gemm_residual", 1024, 1024, 128, {64, 32, 1, 1, false, 1}},
     {"gemm_residual", 1024, 1024, 512, {64, 64, 1, 1, false, 1}},
-    {"gemm_residual", 1024, 1024, 1024, {64, 128, 1, 2, false, 1}},
+    {"gemm_residual", 1024, 1024, 1024, {128, 64, 1, 2, true, 1}},
     {"gemm_residual", 1024, 1024, kAnyRows, {128, 128, 1, 2, true, 1}},
     {"gemm_residual", 1024, 2624, 128, {64, 128, 1, 1, true, 4}},
     {"gemm_residual", 1024, 2624, 512, {64, 64, 1, 1, false, 1}},
