@@ -115,6 +115,9 @@ struct Contestant {
   std::function<Result<void>()> run;
   Matrix* out;
   Samples seconds = {};  ///< of one run
+  /// How many times as long as the first contestant it takes, in the same round: whatever slows the
+  /// machine for a while slows both.
+  Samples slowdown = {};
 };
 
 /// What measures one run. The time that one thread computes does not depend on what else the
@@ -260,13 +263,17 @@ class CpuKernelBench {
 
   Result<void> measure(std::vector<Contestant>& contestants) const {
     const Stopwatch stopwatch = device_->processor_count() == 1 ? computing_time_of : time_of;
+    std::vector<double> seconds(contestants.size());
     for (int round = 0; round < bench_.rounds; ++round) {
       for (size_t i = 0; i < contestants.size(); ++i) {
         // Everyone goes first in turn.
-        Contestant& contestant = contestants[(i + static_cast<size_t>(round)) % contestants.size()];
-        LAYA_ASSIGN(const double seconds, time_once(contestant, stopwatch));
-        contestant.seconds.add(seconds);
+        const size_t turn = (i + static_cast<size_t>(round)) % contestants.size();
+        LAYA_ASSIGN(seconds[turn], time_once(contestants[turn], stopwatch));
         if (contestants.size() > 1) std::this_thread::sleep_for(kPause);
+      }
+      for (size_t i = 0; i < contestants.size(); ++i) {
+        contestants[i].seconds.add(seconds[i]);
+        contestants[i].slowdown.add(seconds[i] / seconds.front());
       }
     }
     return {};
@@ -307,7 +314,7 @@ class CpuKernelBench {
     if (contestants.size() == 1) figures_.push_back(figure);
     for (size_t i = 1; i < contestants.size(); ++i) {
       figure.name = std::string(name_of(product.epilogue)) + " / " + contestants[i].name;
-      figure.reference = gflop / contestants[i].seconds.quantile(0.5);
+      figure.reference = figure.value / contestants[i].slowdown.quantile(0.5);
       const Ratio ratio{figure.value / *figure.reference, figure.shape};
       ratios_[figure.name].push_back(ratio);
       if (product.epilogue != Epilogue::kNone) {
