@@ -22,8 +22,8 @@
 //
 // Of each G rows, a number such as 32, row G/4 t + 2b + i comes to place 8b + 2t + i of the box,
 // for t in 0..3, b in 0..G/8-1 and i in 0..1: the columns of a wgmma product that one thread holds
-// are neighbours then. Rows and box rows are multiples of G, which is one of 8; a box has five
-// coordinates, (column, 0, 0, 0, row / G).
+// are neighbours then. Rows are a number, no argument; they and box rows are multiples of G, which
+// is one of 8; a box has five coordinates, (column, 0, 0, 0, row / G).
 //
 //   //! launch dependent                            programmatic dependent launch, CUDA only
 //

@@ -69,8 +69,8 @@ class MapResolver {
     const std::string& group = arg.map_fields[5];
     LAYA_ASSIGN(shape.by_thread, product(group));
     if (shape.by_thread < 8 || shape.by_thread % 8 != 0) return bad(group, "is no multiple of 8");
-    if (shape.rows_arg >= 0 || shape.rows % shape.by_thread != 0 ||
-        shape.box_rows % shape.by_thread != 0) {
+    if (shape.rows_arg >= 0) return bad(group, "needs a number of rows, not an argument");
+    if (shape.rows % shape.by_thread != 0 || shape.box_rows % shape.by_thread != 0) {
       return bad(group, "does not divide the rows of the matrix and of a box");
     }
     return shape;

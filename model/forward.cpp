@@ -11,7 +11,7 @@ struct RowNorms {
   const float* moments = nullptr;
 };
 
-// x and, where it is kept in two parts, the lower one; see model/ops.h.
+// x, and its lower part or null; see model/ops.h.
 struct ResidualStream {
   void* x;
   void* low;
@@ -35,13 +35,15 @@ class Forward {
     const WorkspaceLayout layout(config_, plan_, shape);
     input_ = reinterpret_cast<const int32_t*>(workspace + layout.input);
     logits_ = reinterpret_cast<float*>(workspace + layout.output);
-    x_ = {workspace + layout.x, workspace + layout.x_low};
+    const bool is_split = residual_dtype(plan_.target, plan_.precision.compute) != DType::kF32;
+    const auto low = [&](size_t offset) { return is_split ? workspace + offset : nullptr; };
+    x_ = {workspace + layout.x, low(layout.x_low)};
     a_ = workspace + layout.a;
     normed_ = workspace + layout.h;
     moments_ = reinterpret_cast<float*>(workspace + layout.moments);
     scales_ = reinterpret_cast<float*>(workspace + layout.scales);
     wide_ = workspace + layout.wide;
-    gathered_x_ = {workspace + layout.gathered_x, workspace + layout.gathered_x_low};
+    gathered_x_ = {workspace + layout.gathered_x, low(layout.gathered_x_low)};
     gathered_a_ = workspace + layout.gathered_a;
   }
 

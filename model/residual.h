@@ -13,7 +13,7 @@ struct SplitFloat {
   uint16_t upper, lower;
 };
 
-/// What the upper part of an fp16 stands for is 16 times as large: values up to a million fit.
+/// What 1 in the upper and in the lower part of an fp16 stands for: values up to a million fit.
 inline constexpr float kFp16ResidualUnit = 16;
 inline constexpr float kFp16RestUnit = kFp16ResidualUnit / 2048;
 

@@ -26,9 +26,10 @@ int64_t ceil_div(int64_t a, int64_t b) {
 
 /// A product and one way to cut it into tiles.
 struct Product {
-  int64_t n, k, parts;  // columns of out; columns of a and w; 2 for u and g, else 1
-  bool can_split;       // k among blocks
-  bool is_residual;     // adds to the residual stream
+  int64_t n, k, parts;         // columns of out; columns of a and w; 2 for u and g, else 1
+  bool can_split;              // k among blocks
+  bool is_residual;            // adds to the residual stream
+  int64_t most_columns = 256;  // of a tile; for more a thread has no registers
 
   int64_t out_columns(const ProductTile& t) const { return t.columns / parts; }
   bool is_chunked() const { return k >= kLongK; }
@@ -39,7 +40,7 @@ struct Product {
 Product product_of(const jit::KernelSpec& base) {
   const int64_t k = int_param(base, "K");
   if (base.template_name() == "gemm_rope") {
-    return {3 * int_param(base, "HEADS") * int_param(base, "HEAD_DIM"), k, 1, false, false};
+    return {3 * int_param(base, "HEADS") * int_param(base, "HEAD_DIM"), k, 1, false, false, 224};
   }
   const int64_t n = int_param(base, "N");
   if (base.template_name() == "gemm_geglu") return {n, k, 2, false, false};
@@ -144,7 +145,7 @@ std::vector<ProductTile> candidates(const Product& p) {
   const auto add = [&](const ProductTile& t) {
     if (thread_sums(t) <= most_sums(p, t)) result.push_back(t);
   };
-  for (int64_t columns = kGroup; columns <= 256; columns += kGroup) {
+  for (int64_t columns = kGroup; columns <= p.most_columns; columns += kGroup) {
     if (p.is_residual && columns > 96 && columns % 64 != 0) continue;  // two passes of whole groups
     add({64, columns, 1, columns <= 64 ? 1 : 2, false});
     if (p.can_split && columns % (kGroup * kChunks) == 0 && columns <= 128) {

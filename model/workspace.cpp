@@ -6,7 +6,8 @@ namespace laya::model {
 namespace {
 
 // Elements of the buffer that holds qkv and the insides of the MLPs. Only the gathered rows go
-// through the MLP of the last head layer.
+// through the MLP of the last head layer. Then it holds two arrays of them in fp32, which take no
+// more: 8 bytes for each of 4 elements of 2 or 4 bytes.
 int64_t wide_elements(const Config& config, const ShapeClass& shape) {
   int64_t columns = std::max(3 * config.hidden_size, config.intermediate_size);
   if (config.head_layers > 1) columns = std::max(columns, 4 * config.hidden_size);

@@ -27,7 +27,9 @@ struct Figure {
   std::string shape;
   double value = 0;
   std::string unit;
-  std::optional<double> reference;  ///< what the same takes elsewhere, in the same unit
+  /// What the same takes elsewhere, in the same unit; or value / reference is a ratio measured by
+  /// itself.
+  std::optional<double> reference;
   std::optional<double> p50, p95;
 };
 

@@ -370,7 +370,8 @@ Result<void> Driver::encode_map(CUctx_st* context, TensorMapBytes& map, const Te
   const cuuint64_t group = is_grouped ? static_cast<cuuint64_t>(shape.by_thread) : 8;
   const auto blocks = static_cast<cuuint32_t>(group / 8);
   // The driver counts dimensions from the innermost one, and wants strides of all others. By thread
-  // they are i, t, b and the group of G rows G/4 t + 2b + i.
+  // they are i, t, b and the group of G rows G/4 t + 2b + i: the stride of b is less than that of
+  // t, which the driver takes though its manual shows only tensors whose strides ascend.
   const cuuint64_t plain[] = {columns, row_count};
   const cuuint64_t grouped[] = {columns, 2, 4, blocks, row_count / group};
   const cuuint64_t strides[] = {row_bytes, group / 4 * row_bytes, 2 * row_bytes, group * row_bytes};

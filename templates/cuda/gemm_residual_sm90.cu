@@ -28,7 +28,7 @@
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: 32, 64, 96, 128, 192
-// or 256, and 128 if blocks split k; rows of one consumer times C <= 12288, for K >= 2048 without
+// or 256, and 128 if blocks split k; rows of one consumer times C <= 16384, for K >= 2048 without
 // SPLIT 8192; where x does not come through the ring (product_sm90.cuh) 8192 and 4096. SPLIT:
 // CLUSTER is 1, consumers share tiles. STAGES is at least twice C / 64 (rounded up), divided by
 // 1 + C / BM (rounded down), rounded up.
@@ -151,7 +151,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1)
         for (int i = 0; i < kBlocks * 2 * kPasses; ++i) {
           const int block = i / (2 * kPasses), half = i / kPasses % 2, pass = i % kPasses;
           const int my_row = row + block * 64 + Mine::row(half);
-          Residual old = early[block][half][pass];
+          Residual& old = early[block][half][pass];
           if constexpr (Pipeline::kExtraSlots > 0) old.take(box_address, my_row - tile.row, pass);
           finish_row(old, sums[block], half, bias, to, my_row, tile.column, pass);
         }

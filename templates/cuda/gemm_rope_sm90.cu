@@ -21,7 +21,7 @@
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
 //! arg    a          map T rows K BM 64           [rows, K] T
-//! arg    w          map T 3*HEADS*HEAD_DIM K BN 64 by_thread 32  [3 * HEADS * HEAD_DIM, K] T: q, k, v
+//! arg    w          map T 3*HEADS*HEAD_DIM K BN 64 by_thread 32  [3 * HEADS * HEAD_DIM, K] T
 //! arg    angles     ptr                          [P, HEAD_DIM / 2, 2] fp32: cosine and sine
 //! arg    positions  ptr                          [rows] i32, rows of angles; of the host
 //! arg    scales     ptr                          [rows] fp32, or null: from moments
@@ -30,7 +30,7 @@
 //! arg    eps        f32                          added to the variance
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
-// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns, up to 256; rows of one
+// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns, up to 224; rows of one
 // consumer times C <= 128 * 128, for K >= 2048 half of it.
 // Launch and dynamic shared memory: as gemm_sm90, with N = 3 * HEADS * HEAD_DIM.
 #include "moments.cuh"

@@ -112,6 +112,8 @@ class ProductPipeline {
   static constexpr int kChunks = product_chunks(K);
   static constexpr int kChunkSlabs = (kSlabs + kChunks - 1) / kChunks;
   static_assert(Shape::kSplit == 1 || Shape::kSplit == kChunks, "a block sums one chunk");
+  static_assert(Shape::kPartRows % GROUP == 0, "boxes of w hold whole groups");
+  static_assert(Shape::kOutColumns % GROUP == 0, "blocks finish whole groups");
   /// Whether the ring holds the slabs of one tile and nothing else. Blocks that share w
   /// take the general way: they have few slots.
   static constexpr bool kFitsRing = Shape::kTurns == 1 && Shape::kCluster == 1 &&
@@ -153,7 +155,8 @@ class ProductPipeline {
     if constexpr (Shape::kCluster > 1) sync_cluster();
   }
 
-  /// The work of one producer, a thread. `w_row(tile, part)` is the row of w where a part begins;
+  /// The work of one producer, a thread. `w_row(tile, part)` is the row of w where a part begins, a
+  /// multiple of GROUP;
   /// `load_extra(tile, box, to, barrier)` starts the copy of an extra box.
   template <class Tiles, class WRow, class LoadExtra>
   __device__ void produce(int producer, const TensorMap& a, const TensorMap& w, const Tiles& tiles,

@@ -3,8 +3,9 @@
 // beside x in fp32, a fifth of what the products that add to x move.
 //
 // bf16: the two halves of the bits of x, the upper one rounded to nearest, the lower one signed:
-// nothing is lost. fp16: x in units of kResidualUnit rounded, so that values up to a million fit,
-// and the rest in units of kRestUnit of that, 22 bits together.
+// nothing is lost (a NaN may become -0 there: products get it from the moments). fp16: x times
+// kResidualUnit rounded, so that values up to a million fit, and the rest of that times kRestUnit,
+// 22 bits together.
 #pragma once
 
 #include "types.cuh"

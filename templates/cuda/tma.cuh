@@ -108,17 +108,8 @@ __device__ inline void load_thread_box(u32 to, const TensorMap& map, int group, 
       : "memory");
 }
 
-/// As load_box(), into every block of the cluster whose bit is set in `blocks`, at the same
-/// address, each with its own barrier at the same address.
-__device__ inline void load_box_to_cluster(u32 to, const TensorMap& map, int row, int column,
-                                           u32 barrier, u16 blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-      "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(blocks)
-      : "memory");
-}
-
+/// The same into every block of the cluster whose bit is set in `blocks`, at the same address, each
+/// with its own barrier at the same address.
 __device__ inline void load_thread_box_to_cluster(u32 to, const TensorMap& map, int group,
                                                   int column, u32 barrier, u16 blocks) {
   asm volatile(

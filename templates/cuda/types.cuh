@@ -123,7 +123,7 @@ __device__ inline void store8(Elem* to, const Float8& x) {
                          pack2<Elem>(x.v[4], x.v[5]), pack2<Elem>(x.v[6], x.v[7])));
 }
 
-/// Rounds and stores 4 elements to an address aligned to 8 bytes.
+/// Rounds and stores 4 elements to an address in global memory, aligned to 8 bytes.
 template <class Elem>
 __device__ inline void store4(Elem* to, const float (&x)[4]) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(pack2<Elem>(x[0], x[1])),

@@ -119,6 +119,8 @@ TEST_CASE("a map argument that makes no sense is refused") {
   CHECK(
       contains(resolve_error("bf16 N N N N by_thread 4"), "'4' of a map argument is no multiple"));
   CHECK(contains(resolve_error("bf16 N N N N by_thread 16"), "'16' of a map argument does not"));
+  CHECK(contains(resolve_error("bf16 r N N N by_thread 8\n//! arg r i32"),
+                 "'8' of a map argument needs a number of rows"));
   const auto on_cpu =
       parse_template("m", Backend::kCpu, "//! entry m\n//! arg a map bf16 1 1 1 1\n");
   CHECK(contains(on_cpu.error().message, "only CUDA"));

@@ -21,11 +21,8 @@ struct Shape {
 /// A product with rotated heads on one device, its inputs, and what should come out.
 class GemmRope {
  public:
-  GemmRope(Harness& on, DType dtype, const Shape& shape)
-      : on_(on),
-        dtype_(dtype),
-        shape_(shape),
-        op_(model::gemm_rope_op(on.target(), dtype, shape.heads, kHeadDim, shape.k)) {
+  GemmRope(Harness& on, DType dtype, const Shape& shape, model::Op op)
+      : on_(on), dtype_(dtype), shape_(shape), op_(std::move(op)) {
     for (int position = 0; position < kPositions; ++position) {
       for (int i = 0; i < kHeadDim / 2; ++i) {
         const double angle = position * std::pow(10000.0, -2.0 * i / kHeadDim);
@@ -95,7 +92,7 @@ class GemmRope {
 
 }  // namespace
 
-DEVICE_TEST("gemm_rope: q and k are rotated products, v is a product, whatever the tile") {
+DEVICE_TEST("gemm_rope: q and k are rotated products, v is a product") {
   std::vector<Shape> shapes = {{1, 64}, {3, 136}};
   if (on.is_thorough()) shapes.insert(shapes.end(), {{12, 768}, {16, 1024}});
   for (const DType dtype : on.dtypes()) {
@@ -105,7 +102,19 @@ DEVICE_TEST("gemm_rope: q and k are rotated products, v is a product, whatever t
     }
     if (ops.front().variants.empty()) continue;  // no such kernel here: gemm and rope do it
     on.prepare(ops);
-    for (const Shape& shape : shapes) GemmRope(on, dtype, shape).check();
+    for (size_t i = 0; i < shapes.size(); ++i) GemmRope(on, dtype, shapes[i], ops[i]).check();
+  }
+}
+
+DEVICE_TEST("gemm_rope: all of Hopper's tiles give the same bits, wherever heads begin in them") {
+  if (on.target().name != "sm_90a") return;
+  const Shape shape = on.is_thorough() ? Shape{11, 136} : Shape{1, 64};
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    const model::Op op = model::gemm_rope_op(on.target(), dtype, shape.heads, kHeadDim, shape.k);
+    const auto base = model::product_base(op.variants.front().spec);
+    const model::Op all = with_tiles(op, model::ranked_product_tiles(*base, 64));
+    on.prepare({all});
+    GemmRope(on, dtype, shape, all).check();
   }
 }
 

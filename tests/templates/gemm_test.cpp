@@ -106,9 +106,8 @@ struct GegluShape {
 constexpr GegluShape kGegluShapes[] = {{1152, 768}, {2624, 1024}, {96, 64},
                                        {8, 72},     {88, 64},     {112, 64}};
 
-void check_geglu(Harness& on, DType dtype, const GegluShape& shape) {
+void check_geglu(Harness& on, const model::Op& op, DType dtype, const GegluShape& shape) {
   const auto& [n, k] = shape;
-  const model::Op op = model::gemm_geglu_op(on.target(), dtype, n, k);
   CAPTURE(op.variants.front().spec.to_string());
   Random random(static_cast<uint64_t>(n * k));
   const float scale = std::sqrt(3.0f / static_cast<float>(k));
@@ -169,18 +168,32 @@ DEVICE_TEST("gemm: Hopper's tiles of every kind give the same bits, also where b
 }
 
 DEVICE_TEST("gemm_geglu: every row is right, whatever shares the batch and whatever the tile") {
+  const auto op_of = [&](DType dtype, const GegluShape& s) {
+    return model::gemm_geglu_op(on.target(), dtype, s.n, s.k);
+  };
   std::vector<model::Op> ops;
   for (const DType dtype : on.dtypes()) {
     for (const GegluShape& s : kGegluShapes) {
-      if (!is_wanted(on, s)) continue;
-      ops.push_back(model::gemm_geglu_op(on.target(), dtype, s.n, s.k));
+      if (is_wanted(on, s)) ops.push_back(op_of(dtype, s));
     }
   }
   on.prepare(ops);
   for (const DType dtype : on.dtypes()) {
-    for (const GegluShape& shape : kGegluShapes) {
-      if (is_wanted(on, shape)) check_geglu(on, dtype, shape);
+    for (const GegluShape& s : kGegluShapes) {
+      if (is_wanted(on, s)) check_geglu(on, op_of(dtype, s), dtype, s);
     }
+  }
+}
+
+DEVICE_TEST("gemm_geglu: all of Hopper's tiles give the same bits") {
+  if (on.target().name != "sm_90a") return;
+  const GegluShape shape = on.is_thorough() ? GegluShape{1168, 136} : GegluShape{112, 64};
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    const model::Op op = model::gemm_geglu_op(on.target(), dtype, shape.n, shape.k);
+    const auto base = model::product_base(op.variants.front().spec);
+    const model::Op all = with_tiles(op, model::ranked_product_tiles(*base, 64));
+    on.prepare({all});
+    check_geglu(on, all, dtype, shape);
   }
 }
 

@@ -58,7 +58,7 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
   const jit::KernelSpec ragged = gemm("bf16", 224, 136, "gelu");
   const jit::KernelSpec long_k = gemm("fp16", 1024, 2624, "none");
   std::vector<jit::KernelSpec> specs = {
-      with_tile(long_k, model::product_tile(long_k, {64, 64, 1, 1, true, 4}, INT64_MAX)),
+      with_tile(long_k, model::product_tile(long_k, {64, 128, 1, 1, true, 4}, INT64_MAX)),
       with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true, 4}, INT64_MAX)),
       with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true}, INT64_MAX)),
       with_tile(long_k, model::product_tile(long_k, {128, 64, 2, 2, false}, INT64_MAX)),
@@ -70,11 +70,15 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
       with_tile(geglu, model::product_tile(geglu, {64, 32, 1, 1, false}, INT64_MAX)),
       with_tile(rope, model::product_tile(rope, {128, 128, 1, 2, false}, INT64_MAX)),
       with_tile(rope, model::product_tile(rope, {64, 160, 1, 2, false}, INT64_MAX)),
+      with_tile(rope, model::product_tile(rope, {64, 224, 1, 2, false}, INT64_MAX)),
+      with_tile(rope, model::product_tile(rope, {128, 224, 1, 2, true}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {64, 32, 1, 1, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {64, 128, 1, 2, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {128, 64, 1, 2, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {128, 64, 2, 2, false}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {128, 128, 1, 2, false}, INT64_MAX)),
+      with_tile(residual, model::product_tile(residual, {64, 256, 1, 2, false}, INT64_MAX)),
+      with_tile(residual, model::product_tile(residual, {128, 256, 1, 2, true}, INT64_MAX)),
       with_tile(residual, model::product_tile(residual, {128, 192, 1, 2, true}, INT64_MAX))};
   for (const model::ProductTile& tile : {model::ProductTile{64, 96, 1, 2, false},
                                          {128, 64, 2, 2, true},
