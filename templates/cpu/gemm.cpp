@@ -48,14 +48,11 @@ extern "C" void gemm(const T* a, const T* w, const fp32* bias, T* out, int rows,
   constexpr int kPanels = (N + NR - 1) / NR;
   constexpr int kLast = N - (kPanels - 1) * NR;
   constexpr PanelProduct kProduct = {K, NR, kPanels, kLast, MR, PART};
-  multiply_panel<kProduct>(a, w, rows, block,
-                           [=](int panel, int first, int count, const fp32* tile) {
-                             const fp32* added = panel_bias<NR>(bias, panel);
-                             T* to = out + static_cast<long long>(first) * N + panel * NR;
-                             if (panel + 1 < kPanels) {
-                               write_tile<NR>(tile, added, to, count);
-                             } else {
-                               write_tile<kLast>(tile, added, to, count);
-                             }
-                           });
+  multiply_panel<kProduct>(
+      a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
+        const fp32* added = panel_bias<NR>(bias, panel);
+        T* to = out + static_cast<long long>(first) * N + panel * NR;
+        with_columns<N, NR>(
+            panel, [=](auto columns) { write_tile<columns.value>(tile, added, to, count); });
+      });
 }

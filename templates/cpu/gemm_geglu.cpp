@@ -41,15 +41,11 @@ __attribute__((noinline)) void write_tile(const fp32* tile, T* out, int rows) {
 
 extern "C" void gemm_geglu(const T* a, const T* w, T* out, int rows, Block block) {
   constexpr int kPanels = (N + kColumns - 1) / kColumns;
-  constexpr int kLast = N - (kPanels - 1) * kColumns;
   constexpr PanelProduct kProduct = {K, NR, kPanels, NR, MR, PART};
-  multiply_panel<kProduct>(a, w, rows, block,
-                           [=](int panel, int first, int count, const fp32* tile) {
-                             T* to = out + static_cast<long long>(first) * N + panel * kColumns;
-                             if (panel + 1 < kPanels) {
-                               write_tile<kColumns>(tile, to, count);
-                             } else {
-                               write_tile<kLast>(tile, to, count);
-                             }
-                           });
+  multiply_panel<kProduct>(
+      a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
+        T* to = out + static_cast<long long>(first) * N + panel * kColumns;
+        with_columns<N, kColumns>(
+            panel, [=](auto columns) { write_tile<columns.value>(tile, to, count); });
+      });
 }

@@ -41,14 +41,11 @@ extern "C" void gemm_residual(const T* a, const T* w, const fp32* bias, fp32* x,
   constexpr int kPanels = (N + NR - 1) / NR;
   constexpr int kLast = N - (kPanels - 1) * NR;
   constexpr PanelProduct kProduct = {K, NR, kPanels, kLast, MR, PART};
-  multiply_panel<kProduct>(a, w, rows, block,
-                           [=](int panel, int first, int count, const fp32* tile) {
-                             const fp32* added = panel_bias<NR>(bias, panel);
-                             fp32* to = x + static_cast<long long>(first) * N + panel * NR;
-                             if (panel + 1 < kPanels) {
-                               add_tile<NR>(tile, added, to, count);
-                             } else {
-                               add_tile<kLast>(tile, added, to, count);
-                             }
-                           });
+  multiply_panel<kProduct>(
+      a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
+        const fp32* added = panel_bias<NR>(bias, panel);
+        fp32* to = x + static_cast<long long>(first) * N + panel * NR;
+        with_columns<N, NR>(panel,
+                            [=](auto columns) { add_tile<columns.value>(tile, added, to, count); });
+      });
 }

@@ -228,6 +228,18 @@ inline void multiply_panel(const T* a, const T* w, int rows, Block block, F writ
   multiply_rows<P, kVectors>(a, w, range, write_tile);
 }
 
+/// Calls write(Count of columns of the result that panel `panel` makes) for a result of N columns,
+/// of which each panel but the last makes COLUMNS.
+template <int N, int COLUMNS, class F>
+inline void with_columns(int panel, F write) {
+  constexpr int kLastPanel = (N - 1) / COLUMNS;
+  if (panel < kLastPanel) {
+    write(Count<COLUMNS>());
+  } else {
+    write(Count<N - kLastPanel * COLUMNS>());
+  }
+}
+
 /// Where the bias of a panel's NR columns begins: zeros if `bias` is null.
 template <int NR>
 inline const fp32* panel_bias(const fp32* bias, int panel) {
