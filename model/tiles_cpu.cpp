@@ -13,6 +13,7 @@ struct GemmTile {
   int64_t columns;  ///< NR, of a panel of the packed weight: 2 to 4 vectors
   int64_t rows;     ///< MR
   int64_t part;     ///< PART
+  int64_t fetch;    ///< FETCH
 };
 
 /// 2 MiB of L2 cache and an L1 cache of 48 KiB in 12 ways: Intel's servers since Sapphire Rapids,
@@ -24,14 +25,15 @@ bool has_large_caches(const jit::Target& target) {
 /// Depends on the target alone: a packed weight must fit every kernel that reads it.
 /// So many rows whose distance is a multiple of 4096 bytes stay in the L1 cache beside a panel that
 /// streams through: 6 of 8 ways, 8 of 12. A taller tile asks less of a panel, which comes from the
-/// L3 cache when there are few rows. The part of a panel is a third or half of the L2 cache.
+/// L3 cache when there are few rows. The part of a panel is a third or half of the L2 cache, of
+/// which this panel and the next fill at most two thirds.
 GemmTile gemm_tile(const jit::Target& target) {
   constexpr int64_t kKiB = 1 << 10;
-  if (has_large_caches(target)) return {48, 8, 1024 * kKiB};
-  if (jit::has_cpu_feature(target, "avx512f")) return {64, 6, 320 * kKiB};
-  if (jit::has_cpu_feature(target, "avx")) return {16, 6, 320 * kKiB};
-  if (target.name.starts_with("aarch64:")) return {16, 6, 320 * kKiB};
-  return {8, 6, 320 * kKiB};
+  if (has_large_caches(target)) return {48, 8, 1024 * kKiB, 640 * kKiB};
+  if (jit::has_cpu_feature(target, "avx512f")) return {64, 6, 320 * kKiB, 320 * kKiB};
+  if (jit::has_cpu_feature(target, "avx")) return {16, 6, 320 * kKiB, 96 * kKiB};
+  if (target.name.starts_with("aarch64:")) return {16, 6, 320 * kKiB, 96 * kKiB};
+  return {8, 6, 320 * kKiB, 96 * kKiB};
 }
 
 int64_t panels(int64_t columns, int64_t panel_columns) {
@@ -46,7 +48,10 @@ Tile gemm_tiles(const jit::KernelSpec& base, bool geglu) {
   // and a longer K pays for reading them from L3.
   constexpr int64_t kRows = 192;
   return {.max_rows = std::numeric_limits<int64_t>::max(),
-          .params = {{"MR", tile.rows}, {"NR", tile.columns}, {"PART", tile.part}},
+          .params = {{"MR", tile.rows},
+                     {"NR", tile.columns},
+                     {"PART", tile.part},
+                     {"FETCH", tile.fetch}},
           .rule = {.rows_per_block = kRows,
                    .blocks_per_group = panels(int_param(base, "N"), panel_columns)},
           .code = kLargeCode};

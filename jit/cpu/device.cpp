@@ -70,7 +70,7 @@ std::string cpu_name() {
 /// A grid whose blocks the tasks of an executor claim, a few at a time.
 struct SharedGrid {
   uint64_t count;
-  uint64_t chunk;
+  uint64_t chunk, stride;
   ThreadPool::BlockFn fn;
   const void* context;
   std::atomic<uint64_t> next{0};
@@ -80,7 +80,7 @@ struct SharedGrid {
     for (;;) {
       const uint64_t begin = self.next.fetch_add(self.chunk, std::memory_order_relaxed);
       if (begin >= self.count) return;
-      self.fn(self.context, begin, std::min(begin + self.chunk, self.count));
+      self.fn(self.context, begin, std::min(begin + self.chunk, self.count), begin + self.stride);
     }
   }
 };
@@ -100,7 +100,8 @@ CpuDevice::CpuDevice(const CpuThreads& threads)
 void CpuDevice::run(uint64_t count, ThreadPool::BlockFn fn, const void* context) {
   const int tasks = static_cast<int>(std::min<uint64_t>(count, static_cast<uint64_t>(tasks_)));
   if (!executor_ || tasks < 2) return pool_.run(count, fn, context);
-  SharedGrid grid{count, ThreadPool::chunk_of(count, tasks), fn, context};
+  const uint64_t chunk = ThreadPool::chunk_of(count, tasks);
+  SharedGrid grid{count, chunk, chunk * static_cast<uint64_t>(tasks), fn, context};
   executor_(tasks, SharedGrid::run_some, &grid);
 }
 

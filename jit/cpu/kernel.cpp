@@ -12,10 +12,11 @@
 namespace laya::jit {
 namespace {
 
-/// `Block` of templates/cpu/types.h: which block of the grid, then the grid.
+/// `Block` of templates/cpu/types.h: which block of the grid, the grid, the next block.
 struct Block {
   uint32_t x, y, z;
   uint32_t nx, ny, nz;
+  uint32_t next_x;
 };
 using LaunchFn = void (*)(void* const* args, const Block* block);
 
@@ -45,18 +46,25 @@ class DefaultFloatMode {
 #endif
 };
 
-void run_blocks(const void* context, uint64_t begin, uint64_t end) {
+void run_blocks(const void* context, uint64_t begin, uint64_t end, uint64_t next) {
   const DefaultFloatMode mode;
   const Grid& grid = *static_cast<const Grid*>(context);
   const auto [nx, ny, nz] = grid.size;
+  const uint64_t count = uint64_t{nx} * ny * nz;
   const uint64_t column = begin / nx;
   Block block{static_cast<uint32_t>(begin % nx),
               static_cast<uint32_t>(column % ny),
               static_cast<uint32_t>(column / ny),
               nx,
               ny,
-              nz};
+              nz,
+              nx};
   for (uint64_t i = begin; i < end; ++i) {
+    if (i + 1 < end) {
+      block.next_x = block.x + 1 < nx ? block.x + 1 : 0;
+    } else {
+      block.next_x = next < count ? static_cast<uint32_t>(next % nx) : nx;
+    }
     grid.function(grid.args, &block);
     if (++block.x < nx) continue;
     block.x = 0;

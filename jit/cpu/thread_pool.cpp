@@ -101,7 +101,7 @@ void ThreadPool::run(uint64_t count, BlockFn fn, const void* context) {
   if (count == 0) return;
   const bool is_alone = count == 1 || workers_.empty() || getpid() != pid_;
   Job* job = is_alone ? nullptr : acquire_job();
-  if (job == nullptr) return fn(context, 0, count);
+  if (job == nullptr) return fn(context, 0, count, count);
   callers_.fetch_add(1, std::memory_order_relaxed);
   open(*job, count, fn, context);
   wake_workers(count - 1);
@@ -189,13 +189,14 @@ bool ThreadPool::may_work(int index) const {
 bool ThreadPool::run_blocks(Job& job, int index) {
   const uint64_t count = job.count;
   const uint64_t chunk = job.chunk;
+  const uint64_t stride = chunk * static_cast<uint64_t>(size());  // if all are equally fast
   bool has_worked = false;
   while (index == 0 || may_work(index)) {
     // Reading first keeps late-comers from writing to a line that the others are done with.
     if (job.next.load(std::memory_order_relaxed) >= count) break;
     const uint64_t begin = job.next.fetch_add(chunk, std::memory_order_relaxed);
     if (begin >= count) break;
-    job.fn(job.context, begin, std::min(begin + chunk, count));
+    job.fn(job.context, begin, std::min(begin + chunk, count), begin + stride);
     has_worked = true;
   }
   return has_worked;

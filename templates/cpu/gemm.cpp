@@ -8,6 +8,7 @@
 //! param NR    int   4..128 step 4           columns of a panel: a multiple of the vector width
 //! param MR    int   1..24                   most rows of a register tile
 //! param PART  int   4096..1048576 step 4096 bytes of a panel that stay in the L2 cache
+//! param FETCH int   0..1048576 step 4096    a panel of up to so many bytes is fetched meanwhile
 //! arg a     ptr   [rows, K] T
 //! arg w     ptr   [ceil(N / NR), K, NR] T, packed; columns past N are zero
 //! arg bias  ptr   [N] fp32, or null: none is added
@@ -47,7 +48,7 @@ __attribute__((noinline)) void write_tile(const fp32* tile, const fp32* bias, T*
 extern "C" void gemm(const T* a, const T* w, const fp32* bias, T* out, int rows, Block block) {
   constexpr int kPanels = (N + NR - 1) / NR;
   constexpr int kLast = N - (kPanels - 1) * NR;
-  constexpr PanelProduct kProduct = {K, NR, kPanels, kLast, MR, PART};
+  constexpr PanelProduct kProduct = {K, NR, kPanels, kLast, MR, PART, FETCH};
   multiply_panel<kProduct>(
       a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
         const fp32* added = panel_bias<NR>(bias, panel);

@@ -8,6 +8,7 @@
 //! param NR    int   8..128 step 8           columns of a panel: a multiple of the vector width
 //! param MR    int   1..24                   most rows of a register tile
 //! param PART  int   4096..1048576 step 4096 bytes of a panel that stay in the L2 cache
+//! param FETCH int   0..1048576 step 4096    a panel of up to so many bytes is fetched meanwhile
 //! arg a     ptr   [rows, K] T
 //! arg w     ptr   [ceil(N / (NR / 2)), K, NR] T, packed; columns past N are zero
 //! arg out   ptr   [rows, N] T
@@ -41,7 +42,7 @@ __attribute__((noinline)) void write_tile(const fp32* tile, T* out, int rows) {
 
 extern "C" void gemm_geglu(const T* a, const T* w, T* out, int rows, Block block) {
   constexpr int kPanels = (N + kColumns - 1) / kColumns;
-  constexpr PanelProduct kProduct = {K, NR, kPanels, NR, MR, PART};
+  constexpr PanelProduct kProduct = {K, NR, kPanels, NR, MR, PART, FETCH};
   multiply_panel<kProduct>(
       a, w, rows, block, [=](int panel, int first, int count, const fp32* tile) {
         T* to = out + static_cast<long long>(first) * N + panel * kColumns;

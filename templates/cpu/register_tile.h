@@ -170,17 +170,40 @@ struct PanelProduct {
   int last_columns;  ///< of the last panel: those that are needed
   int tile_rows;     ///< most of a register tile
   int part_bytes;    ///< of a panel that stays in the L2 cache while rows pass
+  int fetch_bytes;   ///< the longest panel beside which the next one has room in that cache
+};
+
+/// Fetches what is needed later into the L2 cache, a little at a time.
+class GradualFetch {
+ public:
+  explicit GradualFetch(const void* from) : next_(static_cast<const char*>(from)), due_(next_) {}
+
+  inline void advance(long long bytes) {
+    for (due_ += bytes; next_ < due_; next_ += 64) __builtin_prefetch(next_, 0, 2);
+  }
+
+ private:
+  const char* next_;
+  const char* due_;
 };
 
 /// Multiplies rows by the first VECTORS vectors of a panel `w`, in register tiles. Calls
-/// write(first row, rows, results [rows, P.columns]) for each.
+/// write(first row, rows, results [rows, P.columns]) for each. Meanwhile panel `next_w` is fetched,
+/// unless it is null: the first tile that needs it would wait for the L3 cache.
 /// A long panel is used in parts that stay in the cache while a chunk of rows passes; sums wait in
 /// between as they are, so that no bit changes.
 template <PanelProduct P, int VECTORS, class T, class F>
-inline void multiply_rows(const T* a, const T* w, Range range, F write) {
+inline void multiply_rows(const T* a, const T* w, const T* next_w, Range range, F write) {
+  constexpr int kRun = 8;  // steps of k between fetches; divides K
   constexpr int kParts = (P.k * P.columns * sizeof(T) + P.part_bytes - 1) / P.part_bytes;
   constexpr int kDepth = (P.k / 8 + kParts - 1) / kParts * 8;
   constexpr int kChunk = kParts == 1 ? P.tile_rows : 32 * P.tile_rows;
+  constexpr bool kFetches = P.k * P.columns * sizeof(T) <= P.fetch_bytes;
+  const long long row_share =
+      kFetches && next_w != nullptr
+          ? kRun * P.columns * static_cast<long long>(sizeof(T)) / (range.end - range.begin)
+          : 0;
+  GradualFetch fetch(next_w);
   alignas(64) fp32 sums[kChunk * P.columns];
   for (int begin = range.begin; begin < range.end; begin += kChunk) {
     const Range chunk = {begin, range.end - begin < kChunk ? range.end : begin + kChunk};
@@ -191,9 +214,12 @@ inline void multiply_rows(const T* a, const T* w, Range range, F write) {
         if constexpr (kParts > 1) {
           if (k > 0) tile.template load_from<P.columns>(at);
         }
-        tile.template multiply_packed<P.k, P.columns>(a + static_cast<long long>(first) * P.k + k,
-                                                      w + k * P.columns,
-                                                      P.k - k < kDepth ? P.k - k : kDepth);
+        const T* row = a + static_cast<long long>(first) * P.k;
+        const int end = P.k - k < kDepth ? P.k : k + kDepth;
+        for (int run = k; run < end; run += kRun) {
+          tile.template multiply_packed<P.k, P.columns>(row + run, w + run * P.columns, kRun);
+          fetch.advance(row_share * count.value);
+        }
         tile.template store_to<P.columns>(at);
         if (k + kDepth >= P.k) write(first, count.value, at);
       });
@@ -218,14 +244,20 @@ inline void multiply_panel(const T* a, const T* w, int rows, Block block, F writ
   constexpr int kLastVectors = (P.last_columns + kWidth - 1) / kWidth;
   const int panel = static_cast<int>(block.x % P.panels);
   const Range range = share_of_tiles<P.tile_rows>(rows, block.x / P.panels, block.nx / P.panels);
+  if (range.begin >= range.end) return;
   const auto write_tile = [=](int first, int count, const fp32* tile) {
     write(panel, first, count, tile);
   };
-  w += static_cast<long long>(panel) * P.k * P.columns;
+  const auto panel_at = [=](int i) { return w + static_cast<long long>(i) * P.k * P.columns; };
+  const T* const here = panel_at(panel);
+  const T* const next =
+      block.next_x < block.nx ? panel_at(static_cast<int>(block.next_x % P.panels)) : nullptr;
   if constexpr (kLastVectors < kVectors) {
-    if (panel + 1 == P.panels) return multiply_rows<P, kLastVectors>(a, w, range, write_tile);
+    if (panel + 1 == P.panels) {
+      return multiply_rows<P, kLastVectors>(a, here, next, range, write_tile);
+    }
   }
-  multiply_rows<P, kVectors>(a, w, range, write_tile);
+  multiply_rows<P, kVectors>(a, here, next, range, write_tile);
 }
 
 /// Calls write(Count of columns of the result that panel `panel` makes) for a result of N columns,

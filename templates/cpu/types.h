@@ -14,10 +14,12 @@ struct fp16 {
 };
 
 /// The index of this block and the size of the grid. The engine calls an entry once per block, in
-/// any order and on any threads.
+/// any order and on any threads; the same thread will probably go on with a block whose x is
+/// next_x, or is done if that is nx.
 struct Block {
   unsigned x, y, z;
   unsigned nx, ny, nz;
+  unsigned next_x;
 };
 
 namespace {

@@ -49,7 +49,7 @@ std::shared_ptr<const Kernel> compile(const std::string& source, Signature signa
   }
   CompileRequest request;
   request.name = "test.cpp";
-  request.source = "struct Block { unsigned x, y, z, nx, ny, nz; };\n" + source;
+  request.source = "struct Block { unsigned x, y, z, nx, ny, nz, next_x; };\n" + source;
   request.entry = "laya_launch";
   request.target = host_cpu_target();
   request.options = compiler->options(request.target);
@@ -246,6 +246,21 @@ TEST_CASE("each block is told its index and the grid") {
   for (uint32_t i = 0; i < out.size(); ++i) {
     REQUIRE(out[i] == i % 5 + 100 * (i / 5 % 7) + 10000 * (i / 35) + 15000000);
   }
+}
+
+TEST_CASE("each block is told the x of the next one that its thread runs, the last one none") {
+  const auto kernel = compile(
+      "extern \"C\" void laya_launch(void* const* args, const Block* b) {\n"
+      "  unsigned* out = *static_cast<unsigned* const*>(args[0]);\n"
+      "  out[b->x + b->nx * b->y] = b->next_x;\n}\n",
+      {{"out", ArgKind::kPointer}});
+  if (!kernel) return;
+  const auto device = open_cpu_device(1);
+  const auto stream = stream_of(device);
+  std::vector<uint32_t> out(5 * 7, 99);
+  REQUIRE(kernel->launch(*stream, {{5, 7, 1}, {}, 0}, out.data()));
+  for (uint32_t i = 0; i + 1 < out.size(); ++i) REQUIRE(out[i] == (i + 1) % 5);
+  CHECK(out.back() == 5);
 }
 
 #if defined(__x86_64__)

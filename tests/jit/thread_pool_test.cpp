@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -24,7 +25,7 @@ namespace {
 using Body = std::function<void(uint64_t)>;
 
 void run(ThreadPool& pool, uint64_t count, const Body& body) {
-  const auto call = [](const void* context, uint64_t begin, uint64_t end) {
+  const auto call = [](const void* context, uint64_t begin, uint64_t end, uint64_t /*next*/) {
     for (uint64_t i = begin; i < end; ++i) (*static_cast<const Body*>(context))(i);
   };
   pool.run(count, call, &body);
@@ -62,6 +63,33 @@ TEST_CASE("every block of a grid runs once, whatever the number of threads") {
     CHECK(pool.size() == threads);
     for (const uint64_t count : {0, 1, 2, 3, 7, 64, 1000, 100000}) {
       CHECK(runs_each_once(pool, count));
+    }
+  }
+}
+
+TEST_CASE("blocks are told where their thread will probably go on: behind what all others claim") {
+  for (const int threads : {1, 3}) {
+    constexpr uint64_t kCount = 1000;
+    ThreadPool pool(threads);
+    std::mutex mutex;
+    std::vector<std::array<uint64_t, 3>> claims;
+    const std::function<void(uint64_t, uint64_t, uint64_t)> note = [&](uint64_t begin, uint64_t end,
+                                                                       uint64_t next) {
+      const std::lock_guard lock(mutex);
+      claims.push_back({begin, end, next});
+    };
+    const auto call = [](const void* context, uint64_t begin, uint64_t end, uint64_t next) {
+      (*static_cast<const decltype(note)*>(context))(begin, end, next);
+    };
+    pool.run(kCount, call, &note);
+    for (const auto& [begin, end, next] : claims) {
+      if (threads == 1) {
+        CHECK(next == kCount);  // nothing: all are run at once
+      } else {
+        const uint64_t chunk = ThreadPool::chunk_of(kCount, threads);
+        CHECK(end == std::min(begin + chunk, kCount));
+        CHECK(next == begin + 3 * chunk);
+      }
     }
   }
 }
