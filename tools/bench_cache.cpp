@@ -1,29 +1,26 @@
 // `laya bench cache`: what the artifact store costs: a hit with the store open and from process
-// start, its file in memory and not, its parts, a store, many processes at once, and who compiles
-// when they all start together.
+// start, its file in memory and not, its parts, a store, many processes at once. bench_flight.h
+// adds what happens when these start together.
 #include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "cache/codec.h"
 #include "cache/store.h"
 #include "jit/engine.h"
 #include "tools/bench.h"
+#include "tools/bench_flight.h"
+#include "tools/child_process.h"
 #include "tools/console.h"
 #include "tools/progress.h"
 #include "tools/targets.h"
@@ -80,53 +77,6 @@ class Records {
   std::string artifact_;
 };
 
-/// Runs `body` in a forked process and returns the numbers that it returns; empty if it failed.
-class Child {
- public:
-  template <class Body>
-  static Result<Child> start(Body body) {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return failure("pipe");
-    const pid_t pid = ::fork();
-    if (pid < 0) return failure("fork");
-    if (pid == 0) {
-      ::close(ends[0]);
-      const std::array<double, 2> numbers = body();
-      const bool sent = ::write(ends[1], numbers.data(), sizeof numbers) == sizeof numbers;
-      ::_exit(sent ? 0 : 1);
-    }
-    ::close(ends[1]);
-    return Child(pid, ends[0]);
-  }
-
-  Result<std::array<double, 2>> finish() const {
-    std::array<double, 2> numbers{};
-    const bool received = ::read(end_, numbers.data(), sizeof numbers) == sizeof numbers;
-    ::close(end_);
-    ::waitpid(pid_, nullptr, 0);
-    if (!received) return fail(ErrorKind::kInternal, "a measuring process died");
-    return numbers;
-  }
-
-  /// Ends the process at once, as a crash would.
-  void kill() const {
-    ::kill(pid_, SIGKILL);
-    ::close(end_);
-    ::waitpid(pid_, nullptr, 0);
-  }
-
- private:
-  Child(pid_t pid, int end) : pid_(pid), end_(end) {}
-
-  static tl::unexpected<Error> failure(const char* what) {
-    return fail(ErrorKind::kUnavailable,
-                std::string(what) + ": " + std::generic_category().message(errno));
-  }
-
-  pid_t pid_;
-  int end_;
-};
-
 /// Calls visit(descriptor) for each file, with nothing left to be written.
 void for_each_file(const std::filesystem::path& directory, const std::function<void(int)>& visit) {
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
@@ -168,7 +118,8 @@ class CacheBench {
   Result<std::vector<Figure>> run() {
     for (const int64_t entries : args_.entries) LAYA_TRY(measure_store(entries));
     measure_parts();
-    LAYA_TRY(measure_flight());
+    LAYA_ASSIGN(const auto flight, bench_flight({options_, specs_, args_.processes, args_.repeat}));
+    figures_.insert(figures_.end(), flight.begin(), flight.end());
     return std::move(figures_);
   }
 
@@ -247,7 +198,7 @@ class CacheBench {
     Samples samples;
     for (int i = 0; i < kStarts; ++i) {
       if (dropped) drop_page_cache(directory);
-      LAYA_ASSIGN(const Child child, Child::start([&] {
+      LAYA_ASSIGN(const ChildProcess child, ChildProcess::start([&] {
                     std::mt19937_64 random(static_cast<uint64_t>(i));
                     int64_t found = 0;
                     const double seconds = time_of([&] {
@@ -277,10 +228,10 @@ class CacheBench {
                                   const std::string& shape) {
     std::optional<double> one;
     for (const int processes : {1, args_.processes}) {
-      std::vector<Child> children;
+      std::vector<ChildProcess> children;
       for (int p = 0; p < processes; ++p) {
         LAYA_ASSIGN(
-            Child child, Child::start([&] {
+            ChildProcess child, ChildProcess::start([&] {
               const auto store = cache::Store::open(store_options(directory));
               std::mt19937_64 random(static_cast<uint64_t>(p));
               constexpr int kReads = 2000;
@@ -296,7 +247,7 @@ class CacheBench {
         children.push_back(child);
       }
       double hits = 0;
-      for (const Child& child : children) {
+      for (const ChildProcess& child : children) {
         LAYA_ASSIGN(const auto numbers, child.finish());
         hits += numbers[0];
       }
@@ -320,96 +271,6 @@ class CacheBench {
                               std::to_string(key.text.size()) + " B key text";
     figures_.push_back(figure_of("checksum of a hit", shape, "us", checksums));
     figures_.push_back(figure_of("key text comparison of a hit", shape, "us", texts));
-  }
-
-  struct Flight {
-    double seconds = 0;
-    int64_t compiled = 0;  ///< by those that lived to the end
-  };
-
-  /// Some processes start together and want the same kernels; the clock runs until the last is
-  /// done. With `kill_after` seconds, the first of them is killed then.
-  Result<Flight> fly(int processes, const std::filesystem::path& directory,
-                     std::optional<double> kill_after = {}) {
-    std::vector<Child> children;
-    Flight flight;
-    const auto started = std::chrono::steady_clock::now();
-    for (int p = 0; p < processes; ++p) {
-      LAYA_ASSIGN(Child child, Child::start([&] {
-                    jit::Options options = options_;
-                    options.cache_dir = directory;
-                    const auto engine = jit::Engine::create(options);
-                    if (!engine) return std::array{-1.0, 0.0};
-                    int64_t ready = 0;
-                    for (const auto& report : (*engine)->warm(specs_)) {
-                      ready += report.outcome.has_value();
-                    }
-                    return std::array{static_cast<double>((*engine)->stats().compiled),
-                                      static_cast<double>(ready)};
-                  }));
-      children.push_back(child);
-    }
-    if (kill_after) {
-      std::this_thread::sleep_for(std::chrono::duration<double>(*kill_after));
-      children.front().kill();
-      children.erase(children.begin());
-    }
-    for (const Child& child : children) {
-      LAYA_ASSIGN(const auto numbers, child.finish());
-      if (numbers[1] != static_cast<double>(specs_.size())) {
-        return fail(ErrorKind::kInternal, "a process did not get all kernels");
-      }
-      flight.compiled += static_cast<int64_t>(numbers[0]);
-    }
-    flight.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    return flight;
-  }
-
-  /// One process and many, on an empty cache, a full one, and none. In turns, so that whatever else
-  /// the machine does meets all alike.
-  Result<void> measure_flight() {
-    struct Arm {
-      const char* name;
-      int processes;
-      std::optional<double> kill_at = {};  ///< as a part of the first arm's time
-      Samples seconds = {};
-      int64_t compiled = 0;
-    };
-    std::array arms{Arm{"cold, 1 process", 1},
-                    Arm{"warm, 1 process", 1},
-                    Arm{"cold, many processes", args_.processes},
-                    Arm{"warm, many processes", args_.processes},
-                    Arm{"cold, many processes, one killed", args_.processes, 0.5},
-                    Arm{"no cache, 1 process", 1}};
-    Progress progress("compiling", args_.repeat);
-    for (int round = 0; round < args_.repeat; ++round) {
-      LAYA_ASSIGN(const TempDirectory alone, TempDirectory::create());
-      LAYA_ASSIGN(const TempDirectory shared, TempDirectory::create());
-      LAYA_ASSIGN(const TempDirectory crashed, TempDirectory::create());
-      const std::array<std::filesystem::path, 6> directories{
-          alone.path(), alone.path(), shared.path(), shared.path(), crashed.path(), {}};
-      double alone_seconds = 0;
-      for (size_t i = 0; i < arms.size(); ++i) {
-        std::optional<double> kill_after;
-        if (arms[i].kill_at) kill_after = *arms[i].kill_at * alone_seconds;
-        LAYA_ASSIGN(const Flight flight, fly(arms[i].processes, directories[i], kill_after));
-        if (i == 0) alone_seconds = flight.seconds;
-        arms[i].seconds.add(flight.seconds);
-        arms[i].compiled = std::max(arms[i].compiled, flight.compiled);
-      }
-      progress.update(round + 1, "");
-    }
-    for (Arm& arm : arms) {
-      const std::string shape =
-          std::to_string(arm.processes) + " processes, " + std::to_string(specs_.size()) + " keys";
-      Figure figure = figure_of(arm.name, shape, "s", arm.seconds);
-      if (&arm != &arms[0]) figure.reference = arms[0].seconds.quantile(0.5);
-      figures_.push_back(figure);
-      add(std::string("kernels compiled, ") + arm.name, shape, static_cast<double>(arm.compiled),
-          "");
-    }
-    return {};
   }
 
   const BenchCacheArgs args_;

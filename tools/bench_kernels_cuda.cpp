@@ -1,17 +1,14 @@
 #include "tools/bench_kernels_cuda.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <set>
 
 #include "model/config.h"
-#include "model/convert.h"
 #include "model/ops.h"
-#include "model/residual.h"
 #include "model/tuned_tiles.h"
 #include "tools/console.h"
 #include "tools/gpu_bench.h"
+#include "tools/gpu_product.h"
 #include "tools/product_cases.h"
 #include "tools/progress.h"
 #include "tools/tile_tuning.h"
@@ -36,10 +33,6 @@ extern "C" __global__ void copy(const float4* from, float4* to, long long n) {
   }
 }
 )";
-
-double geglu(double u, double g) {
-  return 0.5 * u * std::erfc(-u / std::sqrt(2.0)) * g;
-}
 
 class KernelBench {
  public:
@@ -89,27 +82,12 @@ class KernelBench {
       return {};
     }
     constexpr int64_t kSide = 8192;
-    LAYA_TRY(plan_blas(kSide, kSide, kSide));
-    LAYA_ASSIGN(const auto blas, gpu_.time_us({blas_run(kSide, kSide, kSide)}, 3 * kSide * kSide));
+    LAYA_ASSIGN(const QueueRun product, gpu_.blas_run(kSide, kSide, kSide));
+    LAYA_ASSIGN(const auto blas, gpu_.time_us({product}, 3 * kSide * kSide));
     const double flops = 2e-6 * kSide * kSide * kSide;
     product_rate_ = flops / blas[0].quantile(0.5);
     add("cublaslt", "8192 x 8192 x 8192", "TFLOP/s", flops, blas[0], std::nullopt);
     return {};
-  }
-
-  Result<void> plan_blas(int64_t rows, int64_t n, int64_t k) {
-    if (gpu_.blas()->plan(gpu_.dtype() == DType::kBF16, rows, n, k)) return {};
-    return fail(ErrorKind::kDeviceError, "cuBLASLt has no algorithm for a product");
-  }
-  QueueRun blas_run(int64_t rows, int64_t n, int64_t k) {
-    return [this, rows, n, k](size_t set) -> Result<void> {
-      const auto bytes = [&](int64_t count) { return static_cast<size_t>(count * 2); };
-      if (gpu_.blas()->run(gpu_.activations(set, bytes(rows * k)), gpu_.weights(set, bytes(n * k)),
-                           gpu_.more_results(set, bytes(rows * n)), gpu_.stream_handle())) {
-        return {};
-      }
-      return fail(ErrorKind::kDeviceError, "cublasLtMatmul fails");
-    };
   }
 
   // ---- products ----
@@ -166,19 +144,19 @@ class KernelBench {
   Result<void> measure_product(const ProductCase& c, int64_t rows) {
     const std::vector<model::Variant> variants = variants_of(c, rows);
     if (variants.empty()) return {};
-    LAYA_ASSIGN(const RowInputs inputs, row_inputs(c, rows));
+    LAYA_ASSIGN(const GpuProduct product, GpuProduct::create(gpu_, c, rows));
     std::vector<QueueRun> runs;
     for (const model::Variant& variant : variants) {
-      runs.push_back([&, this](size_t set) { return launch(c, variant, rows, set, inputs); });
+      runs.push_back([&](size_t set) { return product.launch(variant, set); });
     }
     const bool has_blas = gpu_.blas().has_value();
     if (has_blas) {
-      LAYA_TRY(plan_blas(rows, c.w_rows(), c.k));
-      runs.push_back(blas_run(rows, c.w_rows(), c.k));
+      LAYA_ASSIGN(QueueRun blas, gpu_.blas_run(rows, c.w_rows(), c.k));
+      runs.push_back(std::move(blas));
     }
     const int64_t elements = rows * c.k + c.w_rows() * c.k + rows * c.n;
     LAYA_ASSIGN(const auto times, gpu_.time_us(runs, static_cast<size_t>(elements * 2)));
-    if (has_blas) LAYA_TRY(check(c, variants.front(), rows, inputs));
+    if (has_blas) LAYA_TRY(product.check(variants.front(), runs.back()));
     const double flops = 2e-6 * static_cast<double>(rows * c.w_rows() * c.k);
     const auto reference =
         has_blas ? std::optional(flops / times.back().quantile(0.5)) : std::nullopt;
@@ -192,138 +170,6 @@ class KernelBench {
       tuning_.note(rows, variants[i].spec, times[i].quantile(0.5));
     }
     return {};
-  }
-
-  struct RowInputs {
-    void* positions;
-    void* scales;
-    void* moments;
-  };
-
-  /// Moments with which a norm changes nothing but the unit of fp16 (moments.cuh); or room for
-  /// those that a product leaves.
-  Result<RowInputs> row_inputs(const ProductCase& c, int64_t rows) {
-    RowInputs inputs{};
-    LAYA_ASSIGN(inputs.positions,
-                gpu_.integers(std::vector<int32_t>(static_cast<size_t>(rows), 7)));
-    std::vector<int32_t> moments(static_cast<size_t>(rows * (std::max(c.k, c.n) / 16)), 0);
-    for (size_t i = 1; i < moments.size(); i += 2) {
-      moments[i] = std::bit_cast<int32_t>(32 * (1 - kNormEps));
-    }
-    LAYA_ASSIGN(inputs.moments, gpu_.integers(moments));
-    const float unit = gpu_.dtype() == DType::kF16 ? 16 : 1;
-    const std::vector<int32_t> scales(static_cast<size_t>(rows), std::bit_cast<int32_t>(unit));
-    if (rows >= model::kRowScalesFrom) {
-      LAYA_ASSIGN(inputs.scales, gpu_.integers(scales));
-    }
-    return inputs;
-  }
-
-  Result<void> launch(const ProductCase& c, const model::Variant& variant, int64_t rows, size_t set,
-                      const RowInputs& inputs) {
-    const auto bytes = [](int64_t count) { return static_cast<size_t>(count * 2); };
-    void* const a = gpu_.activations(set, bytes(rows * c.k));
-    void* const w = gpu_.weights(set, bytes(c.w_rows() * c.k));
-    void* const out = gpu_.results(set, bytes(rows * c.n));
-    const auto count = static_cast<int32_t>(rows);
-    if (c.epilogue == Epilogue::kResidual) {
-      void* const no_bias = nullptr;
-      const auto [x, x_low] = residual(set, bytes(rows * c.n));
-      return gpu_.launch(variant, rows, a, w, no_bias, x, x_low, x, x_low, inputs.moments, count);
-    }
-    void* const floats = gpu_.floats(0, bytes(2 * c.n));
-    if (c.epilogue == Epilogue::kGeglu) {
-      return gpu_.launch(variant, rows, a, w, inputs.scales, inputs.moments, out, kNormEps, count);
-    }
-    if (c.epilogue == Epilogue::kRope) {
-      return gpu_.launch(variant, rows, a, w, floats, inputs.positions, inputs.scales,
-                         inputs.moments, out, kNormEps, count);
-    }
-    return gpu_.launch(variant, rows, a, w, floats, inputs.scales, inputs.moments, out, kNormEps,
-                       count);
-  }
-
-  /// Both parts of a residual stream, of `bytes` each.
-  std::pair<void*, void*> residual(size_t set, size_t bytes) const {
-    auto* const x = static_cast<std::byte*>(gpu_.residuals(set, 2 * bytes));
-    return {x, x + bytes};
-  }
-
-  /// Our first rows against cuBLASLt's with the epilogue done here. Rotation is left to the tests.
-  Result<void> check(const ProductCase& c, const model::Variant& variant, int64_t rows,
-                     const RowInputs& inputs) {
-    if (c.epilogue == Epilogue::kRope) return {};
-    const int64_t some = std::min<int64_t>(rows, 8);
-    const bool is_residual = c.epilogue == Epilogue::kResidual;
-    const auto out_bytes = static_cast<size_t>(rows * c.n * 2);
-    const auto results = [&] {
-      return is_residual ? read_residual(out_bytes, some * c.n)
-                         : read(gpu_.results(0, out_bytes), some * c.n);
-    };
-    std::vector<float> before;
-    if (is_residual) {
-      LAYA_ASSIGN(before, results());
-    }
-    LAYA_TRY(launch(c, variant, rows, 0, inputs));
-    LAYA_TRY(blas_run(rows, c.w_rows(), c.k)(0));
-    LAYA_ASSIGN(const auto ours, results());
-    LAYA_ASSIGN(const auto theirs, read(gpu_.more_results(0, 1), some * c.w_rows()));
-    LAYA_ASSIGN(const auto bias, read_floats(gpu_.floats(0, 1), c.n));
-    const double unit = gpu_.dtype() == DType::kF16 && !is_residual ? 16 : 1;
-    double difference = 0, norm = 0;
-    for (int64_t row = 0; row < some; ++row) {
-      for (int64_t column = 0; column < c.n; ++column) {
-        const auto at = static_cast<size_t>(row * c.n + column);
-        double wanted = theirs[static_cast<size_t>(row * c.w_rows() + column)] * unit;
-        if (c.epilogue == Epilogue::kGeglu) {
-          wanted =
-              geglu(wanted, theirs[static_cast<size_t>(row * c.w_rows() + c.n + column)] * unit);
-        } else if (!is_residual) {
-          wanted += bias[static_cast<size_t>(column)];
-        }
-        if (c.epilogue == Epilogue::kBiasRelu) wanted = std::max(wanted, 0.0);
-        const double error = (is_residual ? ours[at] - before[at] : ours[at]) - wanted;
-        difference += error * error;
-        norm += wanted * wanted;
-      }
-    }
-    constexpr double kLimit = 1e-2;
-    if (std::sqrt(difference / norm) <= kLimit) return {};  // never true of NaN
-    return fail(ErrorKind::kInternal,
-                variant.spec.to_string() + " and cuBLASLt differ by more than rounding");
-  }
-
-  Result<std::vector<float>> read_floats(const void* data, int64_t count) {
-    std::vector<float> values(static_cast<size_t>(count));
-    LAYA_TRY(gpu_.copy_back(values.data(), data, values.size() * 4));
-    return values;
-  }
-
-  Result<std::vector<uint16_t>> read_bits(const void* data, int64_t count) {
-    std::vector<uint16_t> bits(static_cast<size_t>(count));
-    LAYA_TRY(gpu_.copy_back(bits.data(), data, bits.size() * 2));
-    return bits;
-  }
-
-  Result<std::vector<float>> read_residual(size_t bytes, int64_t count) {
-    const auto [x, x_low] = residual(0, bytes);
-    LAYA_ASSIGN(const auto upper, read_bits(x, count));
-    LAYA_ASSIGN(const auto lower, read_bits(x_low, count));
-    std::vector<float> values;
-    for (size_t i = 0; i < upper.size(); ++i) {
-      values.push_back(model::join_residual({upper[i], lower[i]}, gpu_.dtype()));
-    }
-    return values;
-  }
-
-  Result<std::vector<float>> read(const void* data, int64_t count) {
-    LAYA_ASSIGN(const auto bits, read_bits(data, count));
-    std::vector<float> values;
-    for (const uint16_t x : bits) {
-      values.push_back(gpu_.dtype() == DType::kBF16 ? model::bf16_to_float(x)
-                                                    : model::fp16_to_float(x));
-    }
-    return values;
   }
 
   // ---- attention ----
@@ -396,7 +242,7 @@ class KernelBench {
 
     const model::Op norm = model::layer_norm_op(target(), t, DType::kF32, d);
     LAYA_TRY(move("layer_norm", norm, rows, d, 8 * size, [&](size_t set) {
-      const auto [x, x_low] = residual(set, 2 * size);
+      const auto [x, x_low] = gpu_.residual(set, 2 * size);
       return gpu_.launch(norm.choose(rows), rows, x, x_low, weight, weight,
                          gpu_.results(set, 4 * size), kNormEps, count);
     }));
@@ -408,13 +254,13 @@ class KernelBench {
     }));
     const model::Op last = model::final_norm_op(target(), t, d);
     LAYA_TRY(move("final_norm", last, rows, d, 10 * size, [&](size_t set) {
-      const auto [x, x_low] = residual(set, 2 * size);
+      const auto [x, x_low] = gpu_.residual(set, 2 * size);
       return gpu_.launch(last.choose(rows), rows, x, x_low, weight, weight, types, weight, weight,
                          gpu_.results(set, 2 * size), kNormEps, count);
     }));
     const model::Op gather = model::gather_rows_op(target(), t, d);
     return move("gather_rows", gather, rows, d, 12 * size, [&](size_t set) {
-      const auto [x, x_low] = residual(set, 2 * size);
+      const auto [x, x_low] = gpu_.residual(set, 2 * size);
       return gpu_.launch(gather.choose(rows), rows, ids, gpu_.activations(set, 2 * size), x, x_low,
                          gpu_.results(set, 2 * size), gpu_.more_results(set, 4 * size),
                          second_half(gpu_.more_results(set, 4 * size)), count);

@@ -68,18 +68,15 @@ void* GpuBench::Arena::at(size_t set, size_t bytes) const {
   return buffer.as<std::byte>() + set % places * aligned(bytes);
 }
 
-void* GpuBench::stream_handle() const {
-  return static_cast<jit::cuda::CudaStream&>(*stream_).handle();
-}
-
 void* GpuBench::activations(size_t set, size_t bytes) const {
   return activations_.at(set, bytes);
 }
 void* GpuBench::weights(size_t set, size_t bytes) const {
   return weights_.at(set, bytes);
 }
-void* GpuBench::residuals(size_t set, size_t bytes) const {
-  return residuals_.at(set, bytes);
+std::pair<void*, void*> GpuBench::residual(size_t set, size_t bytes) const {
+  auto* const x = static_cast<std::byte*>(residuals_.at(set, 2 * bytes));
+  return {x, x + bytes};
 }
 void* GpuBench::floats(size_t set, size_t bytes) const {
   return floats_.at(set, bytes);
@@ -128,6 +125,21 @@ Result<std::vector<Samples>> GpuBench::time_us(const std::vector<QueueRun>& runs
     }
   }
   return samples;
+}
+
+Result<QueueRun> GpuBench::blas_run(int64_t rows, int64_t n, int64_t k) {
+  if (!blas_->plan(dtype_ == model::DType::kBF16, rows, n, k)) {
+    return fail(ErrorKind::kDeviceError, "cuBLASLt has no algorithm for a product");
+  }
+  return [this, rows, n, k](size_t set) -> Result<void> {
+    const auto bytes = [](int64_t count) { return static_cast<size_t>(count * 2); };
+    void* const stream = static_cast<jit::cuda::CudaStream&>(*stream_).handle();
+    if (blas_->run(activations(set, bytes(rows * k)), weights(set, bytes(n * k)),
+                   more_results(set, bytes(rows * n)), stream)) {
+      return {};
+    }
+    return fail(ErrorKind::kDeviceError, "cublasLtMatmul fails");
+  };
 }
 
 Result<void> GpuBench::copy_back(void* host, const void* device, size_t bytes) const {

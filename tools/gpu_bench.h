@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "jit/engine.h"
@@ -33,16 +34,16 @@ class GpuBench {
   model::DType dtype() const { return dtype_; }
   /// Empty where cuBLASLt is not installed.
   std::optional<CublasLt>& blas() { return blas_; }
-  void* stream_handle() const;
 
   // Memory by number of set. Sets differ, so that data comes from where it comes from in a model
   // and not from the L2 cache, as far as there is memory for more than one.
   void* activations(size_t set, size_t bytes) const;   ///< N(0, 1) in the dtype
   void* weights(size_t set, size_t bytes) const;       ///< N(0, 1/32^2) in the dtype
-  void* residuals(size_t set, size_t bytes) const;     ///< N(0, 1) in the dtype
   void* floats(size_t set, size_t bytes) const;        ///< N(0, 1) in fp32
   void* results(size_t set, size_t bytes) const;       ///< to be written
   void* more_results(size_t set, size_t bytes) const;  ///< of a kernel with two results
+  /// Both parts of a residual stream, of `bytes` each: N(0, 1) in the dtype.
+  std::pair<void*, void*> residual(size_t set, size_t bytes) const;
   /// 32-bit integers copied to the device; kept until the bench ends.
   Result<void*> integers(const std::vector<int32_t>& values);
 
@@ -56,6 +57,10 @@ class GpuBench {
     LAYA_ASSIGN(const auto kernel, engine_->kernel(variant.spec));
     return kernel->launch(*stream_, variant.rule.shape(rows), args...);
   }
+
+  /// more_results = activations * weights^T by cuBLASLt, where blas() is there. Valid until the
+  /// next call. kDeviceError: it has no algorithm.
+  Result<QueueRun> blas_run(int64_t rows, int64_t n, int64_t k);
 
   Result<void> copy_back(void* host, const void* device, size_t bytes) const;
 
