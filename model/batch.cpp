@@ -57,19 +57,36 @@ int64_t power_of_two(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n)));
 }
 
-// Writes the tiles of all rows, then padding tiles up to `count`.
-void fill_tiles(std::span<const Row> rows, int64_t size, int64_t count, int32_t* out) {
-  int64_t written = 0;
-  for (size_t row = 0; row < rows.size(); ++row) {
-    for (int64_t first = 0; first < std::ssize(rows[row].ids); first += size, ++written) {
-      out[2 * written] = static_cast<int32_t>(row);
-      out[2 * written + 1] = static_cast<int32_t>(first);
-    }
+// Calls visit(first query) for each tile of a row.
+template <class Visit>
+void visit_tiles(const Row& row, int64_t size, const Visit& visit) {
+  for (int64_t first = 0; first < std::ssize(row.ids); first += size) visit(first);
+}
+
+// The same for those with the first token or a marker.
+template <class Visit>
+void visit_last_tiles(const Row& row, int64_t size, const Visit& visit) {
+  int64_t last = 0;
+  visit(last);
+  for (const int32_t position : row.markers) {
+    const int64_t first = position / size * size;
+    if (first != last) visit(last = first);
   }
-  for (; written < count; ++written) {
-    out[2 * written] = -1;
-    out[2 * written + 1] = 0;
+}
+
+// Writes the tiles of all rows, which visit_row(row, visit) visits, then padding tiles up to
+// `count`.
+template <class VisitRow>
+void fill_tiles(std::span<const Row> rows, int64_t count, int32_t* out, const VisitRow& visit_row) {
+  int32_t* next = out;
+  const auto write = [&](int64_t row, int64_t first) {
+    *next++ = static_cast<int32_t>(row);
+    *next++ = static_cast<int32_t>(first);
+  };
+  for (int64_t r = 0; r < std::ssize(rows); ++r) {
+    visit_row(rows[static_cast<size_t>(r)], [&](int64_t first) { write(r, first); });
   }
+  while (next < out + 2 * count) write(-1, 0);
 }
 
 void fill_tokens(std::span<const Row> rows, const ShapeClass& shape, const BatchLayout& layout,
@@ -153,6 +170,7 @@ ShapeClass exact_shape(std::span<const Row> rows, TileSizes tiles) {
     shape.markers += std::ssize(row.markers);
     shape.full_tiles += ceil_div(std::ssize(row.ids), tiles.full);
     shape.sliding_tiles += ceil_div(std::ssize(row.ids), tiles.sliding);
+    visit_last_tiles(row, tiles.full, [&](int64_t) { ++shape.last_tiles; });
   }
   return shape;
 }
@@ -171,6 +189,7 @@ ShapeClass rounded_shape(const ShapeClass& exact, TileSizes tiles) {
   // Each row can have one tile that is not full.
   shape.full_tiles = shape.tokens / tiles.full + shape.rows;
   shape.sliding_tiles = shape.tokens / tiles.sliding + shape.rows;
+  shape.last_tiles = std::min(shape.full_tiles, shape.gathered());
   return shape;
 }
 
@@ -188,6 +207,7 @@ BatchLayout::BatchLayout(const ShapeClass& shape) {
   cu_seqlens = place(shape.rows + 1);
   full_tiles = place(2 * shape.full_tiles);
   sliding_tiles = place(2 * shape.sliding_tiles);
+  last_tiles = place(2 * shape.last_tiles);
   gather = place(shape.gathered());
   marker_offsets = place(shape.rows + 1);
   elements = next;
@@ -197,8 +217,13 @@ void fill_batch(std::span<const Row> rows, const ShapeClass& shape, TileSizes ti
                 const BatchLayout& layout, int32_t* block) {
   fill_tokens(rows, shape, layout, block);
   fill_rows(rows, shape, layout, block);
-  fill_tiles(rows, tiles.full, shape.full_tiles, block + layout.full_tiles);
-  fill_tiles(rows, tiles.sliding, shape.sliding_tiles, block + layout.sliding_tiles);
+  const auto all_of = [](int64_t size) {
+    return [size](const Row& row, const auto& visit) { visit_tiles(row, size, visit); };
+  };
+  fill_tiles(rows, shape.full_tiles, block + layout.full_tiles, all_of(tiles.full));
+  fill_tiles(rows, shape.sliding_tiles, block + layout.sliding_tiles, all_of(tiles.sliding));
+  fill_tiles(rows, shape.last_tiles, block + layout.last_tiles,
+             [&](const Row& row, const auto& visit) { visit_last_tiles(row, tiles.full, visit); });
 }
 
 }  // namespace laya::model

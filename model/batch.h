@@ -37,6 +37,7 @@ struct ShapeClass {
   int64_t markers = 0;
   int64_t full_tiles = 0;     ///< attention tiles of full layers
   int64_t sliding_tiles = 0;  ///< attention tiles of sliding layers
+  int64_t last_tiles = 0;     ///< those of full_tiles that the last layer needs
   int64_t gathered() const { return rows + markers; }
   bool operator==(const ShapeClass&) const = default;
 };
@@ -66,6 +67,7 @@ struct BatchLayout {
   int64_t ids, positions, types;      ///< [tokens]
   int64_t cu_seqlens;                 ///< [rows + 1] first token of each sequence; padding: the end
   int64_t full_tiles, sliding_tiles;  ///< [tiles, 2] (sequence, first query)
+  int64_t last_tiles;                 ///< [tiles, 2], those of full_tiles with a row of `gather`
   int64_t gather;                     ///< [rows + markers] first tokens of all rows, then markers
   int64_t marker_offsets;             ///< [rows + 1] first option of each row
   int64_t elements;                   ///< of the whole block

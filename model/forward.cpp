@@ -92,24 +92,24 @@ class Forward {
   // Expects the layer's norm1 done; does that of the next layer.
   Result<void> head_layer(size_t index) {
     const HeadLayerWeights& layer = weights_.head[index];
-    LAYA_TRY(head_attention(layer));
+    LAYA_TRY(head_attention(layer, batch_.full_tiles, shape_.full_tiles));
     LAYA_TRY(head_mlp(layer, a_, x_, tokens_));
     return norm(weights_.head[index + 1].norm1, x_, tokens_);
   }
 
-  // Of the last layer's output only the first token of each row and the markers are read, so all
-  // that follows the attention is done for these rows alone.
+  // Of the last layer's output only the first token of each row and the markers are read, so the
+  // attention is done for tiles with such a row alone, and all that follows for these rows.
   Result<void> last_head_layer() {
     const HeadLayerWeights& layer = weights_.head.back();
-    LAYA_TRY(head_attention(layer));
+    LAYA_TRY(head_attention(layer, batch_.last_tiles, shape_.last_tiles));
     LAYA_TRY(loaded_.launch(stream_, plan_.gather_rows, gathered_, input_ + batch_.gather, a_, x_.x,
                             x_.low, gathered_a_, gathered_x_.x, gathered_x_.low, gathered_));
     return head_mlp(layer, gathered_a_, gathered_x_, gathered_);
   }
 
-  Result<void> head_attention(const HeadLayerWeights& layer) {
+  Result<void> head_attention(const HeadLayerWeights& layer, int64_t tiles_offset, int64_t tiles) {
     LAYA_TRY(product(plan_.head_qkv, h_, h_norms_, layer.qkv, wide_, tokens_));
-    return attend(plan_.full_attention, batch_.full_tiles, shape_.full_tiles);
+    return attend(plan_.full_attention, tiles_offset, tiles);
   }
 
   // From the output of attention to the end of the MLP, over `rows` rows.

@@ -78,7 +78,7 @@ TEST_CASE("a batch with too many tokens is refused") {
 TEST_CASE("an exact shape pads nothing") {
   const std::vector<Row> rows = {row_of(5, {1}), row_of(64, {1, 2, 3}), row_of(65, {0})};
   const ShapeClass shape = exact_shape(rows, {.full = 64, .sliding = 32});
-  CHECK(shape == ShapeClass{3, 134, 5, 1 + 1 + 2, 1 + 2 + 3});
+  CHECK(shape == ShapeClass{3, 134, 5, 1 + 1 + 2, 1 + 2 + 3, 1 + 1 + 1});
 }
 
 TEST_CASE("token classes waste little and are few") {
@@ -106,7 +106,7 @@ TEST_CASE("every batch fits its class") {
   const TileSizes tiles{.full = 64, .sliding = 32};
   for (int32_t length = 1; length < 300; length += 7) {
     for (const size_t count : {1, 2, 5, 9}) {
-      const std::vector<Row> rows(count, row_of(length, {0}));
+      const std::vector<Row> rows(count, row_of(length, {0, length - 1}));
       const ShapeClass exact = exact_shape(rows, tiles);
       const ShapeClass shape = rounded_shape(exact, tiles);
       REQUIRE(shape.rows >= exact.rows);
@@ -114,8 +114,21 @@ TEST_CASE("every batch fits its class") {
       REQUIRE(shape.markers >= exact.markers);
       REQUIRE(shape.full_tiles >= exact.full_tiles);
       REQUIRE(shape.sliding_tiles >= exact.sliding_tiles);
+      REQUIRE(shape.last_tiles >= exact.last_tiles);
     }
   }
+}
+
+TEST_CASE("the last layer gets the tiles with the first token or a marker, each once") {
+  const TileSizes tiles{.full = 8, .sliding = 4};
+  const std::vector<Row> rows = {row_of(40, {3, 7, 16, 23, 39}), row_of(33, {32}), row_of(5, {4})};
+  const ShapeClass shape = exact_shape(rows, tiles);
+  CHECK(shape.full_tiles == 11);
+  CHECK(shape.last_tiles == 6);
+  const BatchLayout layout(shape);
+  Ints block(static_cast<size_t>(layout.elements), -7);
+  fill_batch(rows, shape, tiles, layout, block.data());
+  CHECK(slice(block, layout.last_tiles, 12) == Ints{0, 0, 0, 16, 0, 32, 1, 0, 1, 32, 2, 0});
 }
 
 TEST_CASE("batches of equal token, row and marker classes share one class") {
@@ -131,7 +144,7 @@ TEST_CASE("rows are packed back to back and padding belongs to no row") {
   const std::vector<Row> rows = {row_of(3, {1, 2}, 2), row_of(5, {4}, 1)};
   const TileSizes tiles{.full = 4, .sliding = 2};
   const ShapeClass shape{
-      .rows = 4, .tokens = 10, .markers = 4, .full_tiles = 5, .sliding_tiles = 7};
+      .rows = 4, .tokens = 10, .markers = 4, .full_tiles = 5, .sliding_tiles = 7, .last_tiles = 4};
   const BatchLayout layout(shape);
   Ints block(static_cast<size_t>(layout.elements), -7);
   fill_batch(rows, shape, tiles, layout, block.data());
@@ -141,6 +154,7 @@ TEST_CASE("rows are packed back to back and padding belongs to no row") {
   CHECK(slice(block, layout.cu_seqlens, 5) == Ints{0, 3, 8, 8, 8});
   CHECK(slice(block, layout.full_tiles, 10) == Ints{0, 0, 1, 0, 1, 4, -1, 0, -1, 0});
   CHECK(slice(block, layout.sliding_tiles, 14) == Ints{0, 0, 0, 2, 1, 0, 1, 2, 1, 4, -1, 0, -1, 0});
+  CHECK(slice(block, layout.last_tiles, 8) == Ints{0, 0, 1, 0, 1, 4, -1, 0});
   CHECK(slice(block, layout.gather, 8) == Ints{0, 3, 0, 0, 1, 2, 7, 0});
   CHECK(slice(block, layout.marker_offsets, 5) == Ints{0, 2, 3, 3, 3});
 }
