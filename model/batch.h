@@ -54,7 +54,7 @@ ShapeClass exact_shape(std::span<const Row> rows, TileSizes tiles);
 /// Token count of the class that `tokens` falls into: steps of 32, from 1024 on of 1/16 to 1/32.
 int64_t rounded_tokens(int64_t tokens);
 /// The class of a shape whose token count is rounded already: rows and markers go up to a power of
-/// two, tiles to what any batch of so many rows and tokens can need.
+/// two, tiles to what any batch of so many rows, tokens and markers can need.
 ShapeClass rounded_shape(const ShapeClass& exact, TileSizes tiles);
 
 /// The index arrays of one batch, in one block of 32-bit integers, so that one copy moves them all.

@@ -31,9 +31,9 @@ GemmTile gemm_tile(const jit::Target& target) {
   constexpr int64_t kKiB = 1 << 10;
   if (has_large_caches(target)) return {48, 8, 1024 * kKiB, 640 * kKiB};
   if (jit::has_cpu_feature(target, "avx512f")) return {64, 6, 320 * kKiB, 320 * kKiB};
-  if (jit::has_cpu_feature(target, "avx")) return {16, 6, 320 * kKiB, 96 * kKiB};
-  if (target.name.starts_with("aarch64:")) return {16, 6, 320 * kKiB, 96 * kKiB};
-  return {8, 6, 320 * kKiB, 96 * kKiB};
+  if (jit::has_cpu_feature(target, "avx")) return {16, 6, 320 * kKiB, 80 * kKiB};
+  if (target.name.starts_with("aarch64:")) return {16, 6, 320 * kKiB, 80 * kKiB};
+  return {8, 6, 320 * kKiB, 80 * kKiB};
 }
 
 int64_t panels(int64_t columns, int64_t panel_columns) {

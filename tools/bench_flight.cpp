@@ -23,19 +23,19 @@ struct Flight {
 
 /// Some processes start together and want the same kernels; the clock runs until the last is
 /// done. With `kill_after` seconds, the first of them is killed then.
-Result<Flight> fly(const FlightBench& in, int processes, const std::filesystem::path& directory,
-                   std::optional<double> kill_after) {
+Result<Flight> fly(const FlightBench& options, int processes,
+                   const std::filesystem::path& directory, std::optional<double> kill_after) {
   std::vector<ChildProcess> children;
   Flight flight;
   const auto started = std::chrono::steady_clock::now();
   for (int p = 0; p < processes; ++p) {
     LAYA_ASSIGN(ChildProcess child, ChildProcess::start([&] {
-                  jit::Options options = in.options;
-                  options.cache_dir = directory;
-                  const auto engine = jit::Engine::create(options);
+                  jit::Options own = options.engine;
+                  own.cache_dir = directory;
+                  const auto engine = jit::Engine::create(own);
                   if (!engine) return std::array{-1.0, 0.0};
                   int64_t ready = 0;
-                  for (const auto& report : (*engine)->warm(in.specs)) {
+                  for (const auto& report : (*engine)->warm(options.specs)) {
                     ready += report.outcome.has_value();
                   }
                   return std::array{static_cast<double>((*engine)->stats().compiled),
@@ -50,7 +50,7 @@ Result<Flight> fly(const FlightBench& in, int processes, const std::filesystem::
   }
   for (const ChildProcess& child : children) {
     LAYA_ASSIGN(const auto numbers, child.finish());
-    if (numbers[1] != static_cast<double>(in.specs.size())) {
+    if (numbers[1] != static_cast<double>(options.specs.size())) {
       return fail(ErrorKind::kInternal, "a process did not get all kernels");
     }
     flight.compiled += static_cast<int64_t>(numbers[0]);
@@ -62,7 +62,7 @@ Result<Flight> fly(const FlightBench& in, int processes, const std::filesystem::
 
 }  // namespace
 
-Result<std::vector<Figure>> bench_flight(const FlightBench& in) {
+Result<std::vector<Figure>> bench_flight(const FlightBench& options) {
   struct Arm {
     const char* name;
     int processes;
@@ -72,12 +72,12 @@ Result<std::vector<Figure>> bench_flight(const FlightBench& in) {
   };
   std::array arms{Arm{"cold, 1 process", 1},
                   Arm{"warm, 1 process", 1},
-                  Arm{"cold, many processes", in.processes},
-                  Arm{"warm, many processes", in.processes},
-                  Arm{"cold, many processes, one killed", in.processes, 0.5},
+                  Arm{"cold, many processes", options.processes},
+                  Arm{"warm, many processes", options.processes},
+                  Arm{"cold, many processes, one killed", options.processes, 0.5},
                   Arm{"no cache, 1 process", 1}};
-  Progress progress("compiling", in.repeat);
-  for (int round = 0; round < in.repeat; ++round) {
+  Progress progress("compiling", options.repeat);
+  for (int round = 0; round < options.repeat; ++round) {
     LAYA_ASSIGN(const TempDirectory alone, TempDirectory::create());
     LAYA_ASSIGN(const TempDirectory shared, TempDirectory::create());
     LAYA_ASSIGN(const TempDirectory crashed, TempDirectory::create());
@@ -87,7 +87,7 @@ Result<std::vector<Figure>> bench_flight(const FlightBench& in) {
     for (size_t i = 0; i < arms.size(); ++i) {
       std::optional<double> kill_after;
       if (arms[i].kill_at) kill_after = *arms[i].kill_at * alone_seconds;
-      LAYA_ASSIGN(const Flight flight, fly(in, arms[i].processes, directories[i], kill_after));
+      LAYA_ASSIGN(const Flight flight, fly(options, arms[i].processes, directories[i], kill_after));
       if (i == 0) alone_seconds = flight.seconds;
       arms[i].seconds.add(flight.seconds);
       arms[i].compiled = std::max(arms[i].compiled, flight.compiled);
@@ -96,8 +96,8 @@ Result<std::vector<Figure>> bench_flight(const FlightBench& in) {
   }
   std::vector<Figure> figures;
   for (Arm& arm : arms) {
-    const std::string shape =
-        std::to_string(arm.processes) + " processes, " + std::to_string(in.specs.size()) + " keys";
+    const std::string shape = std::to_string(arm.processes) + " processes, " +
+                              std::to_string(options.specs.size()) + " keys";
     Figure figure = figure_of(arm.name, shape, "s", arm.seconds);
     if (&arm != &arms[0]) figure.reference = arms[0].seconds.quantile(0.5);
     figures.push_back(figure);

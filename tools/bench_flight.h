@@ -10,7 +10,7 @@
 namespace laya::tools {
 
 struct FlightBench {
-  jit::Options options;  ///< but for the directory of the cache
+  jit::Options engine;  ///< but for the directory of the cache
   std::vector<jit::KernelSpec> specs;
   int processes;
   int repeat;  ///< rounds
@@ -19,6 +19,6 @@ struct FlightBench {
 /// One process and many, on an empty cache, a full one, and none, and with one of many killed in
 /// the middle. In turns, so that whatever else the machine does meets all alike. kUnavailable: no
 /// process could be started; kInternal: one did not get all kernels.
-Result<std::vector<Figure>> bench_flight(const FlightBench& in);
+Result<std::vector<Figure>> bench_flight(const FlightBench& options);
 
 }  // namespace laya::tools

@@ -15,7 +15,8 @@
 
 namespace laya::tools {
 
-/// Runs `body` in a forked process and returns the numbers that it returns; empty if it failed.
+/// Runs `body` in a forked process. finish() gives the numbers that it returns; kInternal: the
+/// process died.
 class ChildProcess {
  public:
   template <class Body>

@@ -21,7 +21,7 @@ namespace laya::jit {
 class ThreadPool {
  public:
   /// Runs the blocks [begin, end) of a grid. The same thread will probably go on with block `next`,
-  /// or is done if there are no so many.
+  /// or is done if the grid has not so many.
   using BlockFn = void (*)(const void* context, uint64_t begin, uint64_t end, uint64_t next);
 
   /// Starts `threads` - 1 workers (the caller of run() is the other one); fewer if the system

@@ -8,7 +8,7 @@
 //! param NR    int   8..128 step 8           columns of a panel: a multiple of the vector width
 //! param MR    int   1..24                   most rows of a register tile
 //! param PART  int   4096..1048576 step 4096 bytes of a panel that stay in the L2 cache
-//! param FETCH int   0..1048576 step 4096    a panel of up to so many bytes is fetched meanwhile
+//! param FETCH int   0..1048576 step 4096    the next panel is fetched if it has at most so many bytes
 //! arg a     ptr   [rows, K] T
 //! arg w     ptr   [ceil(N / (NR / 2)), K, NR] T, packed; columns past N are zero
 //! arg out   ptr   [rows, N] T

@@ -199,10 +199,8 @@ inline void multiply_rows(const T* a, const T* w, const T* next_w, Range range, 
   constexpr int kDepth = (P.k / 8 + kParts - 1) / kParts * 8;
   constexpr int kChunk = kParts == 1 ? P.tile_rows : 32 * P.tile_rows;
   constexpr bool kFetches = P.k * P.columns * sizeof(T) <= P.fetch_bytes;
-  const long long row_share =
-      kFetches && next_w != nullptr
-          ? kRun * P.columns * static_cast<long long>(sizeof(T)) / (range.end - range.begin)
-          : 0;
+  constexpr long long kRunBytes = kRun * P.columns * static_cast<long long>(sizeof(T));
+  const int rows = range.end - range.begin;
   GradualFetch fetch(next_w);
   alignas(64) fp32 sums[kChunk * P.columns];
   for (int begin = range.begin; begin < range.end; begin += kChunk) {
@@ -210,6 +208,7 @@ inline void multiply_rows(const T* a, const T* w, const T* next_w, Range range, 
     for (int k = 0; k < P.k; k += kDepth) {
       for_tiles<P.tile_rows>(chunk, [&](int first, auto count) {
         fp32* const at = sums + (first - begin) * P.columns;
+        const long long share = kFetches && next_w != nullptr ? kRunBytes * count.value / rows : 0;
         RegisterTile<count.value, VECTORS> tile = {};
         if constexpr (kParts > 1) {
           if (k > 0) tile.template load_from<P.columns>(at);
@@ -218,7 +217,7 @@ inline void multiply_rows(const T* a, const T* w, const T* next_w, Range range, 
         const int end = P.k - k < kDepth ? P.k : k + kDepth;
         for (int run = k; run < end; run += kRun) {
           tile.template multiply_packed<P.k, P.columns>(row + run, w + run * P.columns, kRun);
-          fetch.advance(row_share * count.value);
+          fetch.advance(share);
         }
         tile.template store_to<P.columns>(at);
         if (k + kDepth >= P.k) write(first, count.value, at);
@@ -250,8 +249,9 @@ inline void multiply_panel(const T* a, const T* w, int rows, Block block, F writ
   };
   const auto panel_at = [=](int i) { return w + static_cast<long long>(i) * P.k * P.columns; };
   const T* const here = panel_at(panel);
-  const T* const next =
-      block.next_x < block.nx ? panel_at(static_cast<int>(block.next_x % P.panels)) : nullptr;
+  const int next_panel = static_cast<int>(block.next_x % P.panels);
+  const bool has_next = block.next_x < block.nx && next_panel != panel;
+  const T* const next = has_next ? panel_at(next_panel) : nullptr;
   if constexpr (kLastVectors < kVectors) {
     if (panel + 1 == P.panels) {
       return multiply_rows<P, kLastVectors>(a, here, next, range, write_tile);

@@ -248,19 +248,28 @@ TEST_CASE("each block is told its index and the grid") {
   }
 }
 
-TEST_CASE("each block is told the x of the next one that its thread runs, the last one none") {
+TEST_CASE("each block is told the x of the next one that its thread probably runs, or none") {
   const auto kernel = compile(
       "extern \"C\" void laya_launch(void* const* args, const Block* b) {\n"
       "  unsigned* out = *static_cast<unsigned* const*>(args[0]);\n"
       "  out[b->x + b->nx * b->y] = b->next_x;\n}\n",
       {{"out", ArgKind::kPointer}});
   if (!kernel) return;
-  const auto device = open_cpu_device(1);
-  const auto stream = stream_of(device);
-  std::vector<uint32_t> out(5 * 7, 99);
-  REQUIRE(kernel->launch(*stream, {{5, 7, 1}, {}, 0}, out.data()));
-  for (uint32_t i = 0; i + 1 < out.size(); ++i) REQUIRE(out[i] == (i + 1) % 5);
-  CHECK(out.back() == 5);
+  const auto one_by_one = [](int count, void (*task)(void*, int), void* context) {
+    for (int i = 0; i < count; ++i) task(context, i);
+  };
+  // Threads claim a block at a time here, so each is thought to go on as many further as there are.
+  for (const CpuThreads& threads :
+       {CpuThreads{.count = 1}, CpuThreads{.count = 3}, CpuThreads{3, false, one_by_one}}) {
+    const auto device = open_cpu_device(threads);
+    const auto stream = stream_of(device);
+    std::vector<uint32_t> out(5 * 7, 99);
+    REQUIRE(kernel->launch(*stream, {{5, 7, 1}, {}, 0}, out.data()));
+    for (size_t i = 0; i < out.size(); ++i) {
+      const size_t next = i + static_cast<size_t>(device->processor_count());
+      REQUIRE(out[i] == (next < out.size() ? next % 5 : 5));
+    }
+  }
 }
 
 #if defined(__x86_64__)

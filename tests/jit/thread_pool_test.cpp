@@ -82,6 +82,7 @@ TEST_CASE("blocks are told where their thread will probably go on: behind what a
       (*static_cast<const decltype(note)*>(context))(begin, end, next);
     };
     pool.run(kCount, call, &note);
+    REQUIRE(!claims.empty());
     for (const auto& [begin, end, next] : claims) {
       if (threads == 1) {
         CHECK(next == kCount);  // nothing: all are run at once

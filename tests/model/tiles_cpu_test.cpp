@@ -30,6 +30,9 @@ TEST_CASE("tall tiles and long parts of panels are for Intel's servers with larg
   CHECK(int_param(spec, "MR") == 8);
   CHECK(int_param(spec, "NR") == 48);
   CHECK(int_param(spec, "PART") == 1 << 20);
+  // The next panel is fetched for K = 3072; panels of K = 4096 have no room beside each other.
+  CHECK(int_param(spec, "FETCH") >= 4 * 3072 * 48);
+  CHECK(int_param(spec, "FETCH") < 4 * 4096 * 48);
   for (const jit::Target& target : {kZen4, kZen6}) {
     CHECK(int_param(gemm_on(target), "MR") == 6);
     CHECK(int_param(gemm_on(target), "NR") == 64);
