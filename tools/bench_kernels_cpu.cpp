@@ -23,11 +23,18 @@ namespace {
 
 using model::DType;
 
-/// How long each implementation runs in a round, at least.
-constexpr double kMinSeconds = 4e-3;
-/// Longer than the threads of a library look for more work before they sleep: a pause after each
-/// implementation keeps its threads from taking the next one's time.
-constexpr auto kPause = std::chrono::milliseconds(12);
+/// How the implementations take turns.
+struct Turns {
+  /// How long each runs in a round, at least. The system may need some milliseconds to move threads
+  /// that wake on one core to two.
+  double least_seconds;
+  /// Longer than the threads of a library look for more work before they sleep, 10 to 20 ms those
+  /// of OpenMP: a pause after each implementation keeps its threads from taking the next one's
+  /// time.
+  std::chrono::milliseconds pause;
+};
+constexpr Turns kTurnsOfOneThread{4e-3, std::chrono::milliseconds(12)};
+constexpr Turns kTurnsOfThreads{20e-3, std::chrono::milliseconds(40)};
 
 const char* name_of(Epilogue epilogue) {
   switch (epilogue) {
@@ -124,16 +131,16 @@ struct Contestant {
 /// machine does; of several threads only the clock on the wall tells when all are done.
 using Stopwatch = double (*)(const std::function<void()>& work);
 
-/// Seconds of one run: the least of as many as take kMinSeconds, since whatever else the machine
-/// does only adds to it; after one that is not measured.
-Result<double> time_once(const Contestant& contestant, Stopwatch stopwatch) {
+/// Seconds of one run: the least of as many as take `least_seconds`, since whatever else the
+/// machine does only adds to it; after one that is not measured.
+Result<double> time_once(const Contestant& contestant, Stopwatch stopwatch, double least_seconds) {
   Result<void> outcome;
   const auto run = [&] {
     if (outcome) outcome = contestant.run();
   };
   run();
   double least = stopwatch(run);
-  for (double total = least; outcome && total < kMinSeconds;) {
+  for (double total = least; outcome && total < least_seconds;) {
     const double seconds = stopwatch(run);
     least = std::min(least, seconds);
     total += seconds;
@@ -262,14 +269,16 @@ class CpuKernelBench {
   }
 
   Result<void> measure(std::vector<Contestant>& contestants) const {
-    const Stopwatch stopwatch = device_->processor_count() == 1 ? computing_time_of : time_of;
+    const bool is_one = device_->processor_count() == 1;
+    const Stopwatch stopwatch = is_one ? computing_time_of : time_of;
+    const Turns& turns = is_one ? kTurnsOfOneThread : kTurnsOfThreads;
     std::vector<double> seconds(contestants.size());
     for (int round = 0; round < bench_.rounds; ++round) {
       for (size_t i = 0; i < contestants.size(); ++i) {
         // Everyone goes first in turn.
         const size_t turn = (i + static_cast<size_t>(round)) % contestants.size();
-        LAYA_ASSIGN(seconds[turn], time_once(contestants[turn], stopwatch));
-        if (contestants.size() > 1) std::this_thread::sleep_for(kPause);
+        LAYA_ASSIGN(seconds[turn], time_once(contestants[turn], stopwatch, turns.least_seconds));
+        if (contestants.size() > 1) std::this_thread::sleep_for(turns.pause);
       }
       for (size_t i = 0; i < contestants.size(); ++i) {
         contestants[i].seconds.add(seconds[i]);
