@@ -66,11 +66,11 @@ void visit_tiles(const Row& row, int64_t size, const Visit& visit) {
 // The same for those with the first token or a marker.
 template <class Visit>
 void visit_last_tiles(const Row& row, int64_t size, const Visit& visit) {
-  int64_t last = 0;
-  visit(last);
+  int64_t visited = 0;
+  visit(visited);
   for (const int32_t position : row.markers) {
     const int64_t first = position / size * size;
-    if (first != last) visit(last = first);
+    if (first != visited) visit(visited = first);
   }
 }
 
@@ -78,15 +78,15 @@ void visit_last_tiles(const Row& row, int64_t size, const Visit& visit) {
 // `count`.
 template <class VisitRow>
 void fill_tiles(std::span<const Row> rows, int64_t count, int32_t* out, const VisitRow& visit_row) {
-  int32_t* next = out;
+  int32_t* const end = out + 2 * count;
   const auto write = [&](int64_t row, int64_t first) {
-    *next++ = static_cast<int32_t>(row);
-    *next++ = static_cast<int32_t>(first);
+    *out++ = static_cast<int32_t>(row);
+    *out++ = static_cast<int32_t>(first);
   };
   for (int64_t r = 0; r < std::ssize(rows); ++r) {
     visit_row(rows[static_cast<size_t>(r)], [&](int64_t first) { write(r, first); });
   }
-  while (next < out + 2 * count) write(-1, 0);
+  while (out < end) write(-1, 0);
 }
 
 void fill_tokens(std::span<const Row> rows, const ShapeClass& shape, const BatchLayout& layout,
@@ -217,11 +217,10 @@ void fill_batch(std::span<const Row> rows, const ShapeClass& shape, TileSizes ti
                 const BatchLayout& layout, int32_t* block) {
   fill_tokens(rows, shape, layout, block);
   fill_rows(rows, shape, layout, block);
-  const auto all_of = [](int64_t size) {
-    return [size](const Row& row, const auto& visit) { visit_tiles(row, size, visit); };
-  };
-  fill_tiles(rows, shape.full_tiles, block + layout.full_tiles, all_of(tiles.full));
-  fill_tiles(rows, shape.sliding_tiles, block + layout.sliding_tiles, all_of(tiles.sliding));
+  fill_tiles(rows, shape.full_tiles, block + layout.full_tiles,
+             [&](const Row& row, const auto& visit) { visit_tiles(row, tiles.full, visit); });
+  fill_tiles(rows, shape.sliding_tiles, block + layout.sliding_tiles,
+             [&](const Row& row, const auto& visit) { visit_tiles(row, tiles.sliding, visit); });
   fill_tiles(rows, shape.last_tiles, block + layout.last_tiles,
              [&](const Row& row, const auto& visit) { visit_last_tiles(row, tiles.full, visit); });
 }

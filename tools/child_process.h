@@ -15,10 +15,11 @@
 
 namespace laya::tools {
 
-/// Runs `body` in a forked process. finish() gives the numbers that it returns; kInternal: the
-/// process died.
+/// To be ended by finish() or kill(), once.
 class ChildProcess {
  public:
+  /// Runs `body`, which returns two numbers, in a forked process. kUnavailable: there can be no
+  /// more processes or pipes.
   template <class Body>
   static Result<ChildProcess> start(Body body) {
     std::array<int, 2> ends{};
@@ -35,6 +36,7 @@ class ChildProcess {
     return ChildProcess(pid, ends[0]);
   }
 
+  /// Waits for the numbers. kInternal: the process died.
   Result<std::array<double, 2>> finish() const {
     std::array<double, 2> numbers{};
     const bool received = ::read(end_, numbers.data(), sizeof numbers) == sizeof numbers;

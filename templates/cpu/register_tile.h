@@ -189,7 +189,7 @@ class GradualFetch {
 
 /// Multiplies rows by the first VECTORS vectors of a panel `w`, in register tiles. Calls
 /// write(first row, rows, results [rows, P.columns]) for each. Meanwhile panel `next_w` is fetched,
-/// unless it is null: the first tile that needs it would wait for the L3 cache.
+/// unless it is null or too long: the first tile that needs it would wait for the L3 cache.
 /// A long panel is used in parts that stay in the cache while a chunk of rows passes; sums wait in
 /// between as they are, so that no bit changes.
 template <PanelProduct P, int VECTORS, class T, class F>
