@@ -39,6 +39,7 @@ struct BenchCacheArgs {
 };
 
 constexpr int kHits = 4000;        // finds that a percentile is taken of
+constexpr int64_t kUsed = 100;     // entries that a process keeps using
 constexpr int kStartupReads = 30;  // kernels that a new process reads
 constexpr int kStarts = 20;        // new processes
 constexpr char kProducer[] = "bench";
@@ -178,15 +179,24 @@ class CacheBench {
                     const std::string& shape) {
     const auto store = cache::Store::open(store_options(directory));
     std::mt19937_64 random(2);
-    Samples hits, misses;
+    const auto any_of = [&](int64_t count) {
+      return static_cast<int64_t>(random() % static_cast<uint64_t>(count));
+    };
+    Samples hits, hits_of_used, misses;
+    const auto measure_find = [&](const cache::Key& key, Samples& samples) {
+      samples.add(microseconds_of([&] { (void)store->find(key, kProducer); }));
+    };
     for (int i = 0; i < kHits; ++i) {
-      const cache::Key key =
-          records_.key(static_cast<int64_t>(random() % static_cast<uint64_t>(entries)));
-      hits.add(microseconds_of([&] { (void)store->find(key, kProducer); }));
-      const cache::Key absent = records_.key(-1 - i);
-      misses.add(microseconds_of([&] { (void)store->find(absent, kProducer); }));
+      measure_find(records_.key(any_of(entries)), hits);
+      measure_find(records_.key(-1 - i), misses);
+    }
+    // As many entries whatever the size, from all over the cache: what they take from the
+    // processor's caches is the same, so that the cache's size alone makes the difference.
+    for (int i = 0; i < kHits; ++i) {
+      measure_find(records_.key(any_of(kUsed) * entries / kUsed), hits_of_used);
     }
     add_percentiles("hit, store open", shape, hits);
+    add_percentiles("hit, one of " + std::to_string(kUsed) + " in use", shape, hits_of_used);
     add_percentiles("miss, store open", shape, misses);
   }
 
