@@ -29,7 +29,7 @@ Result<void> check_finite(std::span<const float> values, size_t row) {
                   "for the compute dtype");
 }
 
-// `output` as WorkspaceLayout lays it out for `shape`.
+// `output` as run_forward() leaves it.
 Result<void> read_predictions(std::span<const Row> rows, const ShapeClass& shape, int64_t actions,
                               const float* output, std::span<Prediction> predictions) {
   const float* logits = output;
@@ -90,8 +90,7 @@ Result<void> Executor::queue_steps(const ShapeClass& shape, const WorkspaceLayou
   auto* const workspace = workspace_.as<std::byte>();
   LAYA_TRY(
       stream_->copy_to_device(workspace + layout.input, host_input_.data(), layout.input_bytes));
-  LAYA_TRY(run_forward(model_, shape, workspace, *stream_));
-  return stream_->copy_to_host(host_output_.data(), workspace + layout.output, layout.output_bytes);
+  return run_forward(model_, shape, workspace, host_output_.as<float>(), *stream_);
 }
 
 // Without graphs nothing is gained by rounding, so that nothing is padded.

@@ -50,7 +50,7 @@ class Executor {
   ShapeClass shape_of(std::span<const Row> rows, TileSizes& tiles) const;
   Result<void> reserve(const WorkspaceLayout& layout);
   Result<void> queue(const ShapeClass& shape, const WorkspaceLayout& layout);
-  /// Copies, kernels, copies: what a graph records.
+  /// A copy and the kernels: what a graph records.
   Result<void> queue_steps(const ShapeClass& shape, const WorkspaceLayout& layout);
   Result<std::unique_ptr<jit::Graph>> capture(const ShapeClass& shape,
                                               const WorkspaceLayout& layout);

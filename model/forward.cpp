@@ -21,7 +21,7 @@ struct ResidualStream {
 // model/workspace.h.
 class Forward {
  public:
-  Forward(const ForwardModel& model, const ShapeClass& shape, std::byte* workspace,
+  Forward(const ForwardModel& model, const ShapeClass& shape, std::byte* workspace, float* output,
           jit::Stream& stream)
       : config_(model.config),
         loaded_(model.plan),
@@ -30,11 +30,12 @@ class Forward {
         shape_(shape),
         stream_(stream),
         batch_(shape),
+        logits_(output),
+        actions_(output + shape.markers),
         tokens_(static_cast<int32_t>(shape.tokens)),
         gathered_(static_cast<int32_t>(shape.gathered())) {
     const WorkspaceLayout layout(config_, plan_, shape);
     input_ = reinterpret_cast<const int32_t*>(workspace + layout.input);
-    logits_ = reinterpret_cast<float*>(workspace + layout.output);
     const bool is_split = residual_dtype(plan_.target, plan_.precision.compute) != DType::kF32;
     const auto low = [&](size_t offset) { return is_split ? workspace + offset : nullptr; };
     x_ = {workspace + layout.x, low(layout.x_low)};
@@ -123,6 +124,7 @@ class Forward {
 
   // Scorer and action head. Rows of first tokens come before those of markers.
   Result<void> decide() {
+    if (!plan_.decision.variants.empty()) return decide_at_once();
     auto* const normed = static_cast<float*>(wide_);
     float* const hidden = normed + int64_t{gathered_} * config_.hidden_size;
     LAYA_TRY(loaded_.launch(stream_, plan_.scorer_norm, gathered_, gathered_x_.x, gathered_x_.low,
@@ -138,7 +140,23 @@ class Forward {
     return loaded_.launch(stream_, plan_.action_head, rows, gathered_x_.x, gathered_x_.low, logits_,
                           input_ + batch_.marker_offsets, weights_.action_hidden.weight,
                           weights_.action_hidden.bias, weights_.action_out.weight,
-                          weights_.action_out.bias, logits_ + shape_.markers, rows);
+                          weights_.action_out.bias, actions_, rows);
+  }
+
+  // The same on GPUs.
+  Result<void> decide_at_once() {
+    auto* const units = static_cast<float*>(wide_);
+    float* const parts = units + shape_.rows * kActionUnits;
+    const auto rows = static_cast<int32_t>(shape_.rows);
+    LAYA_TRY(loaded_.launch(stream_, plan_.decision_hidden, gathered_, gathered_x_.x,
+                            gathered_x_.low, moments_, weights_.scorer_hidden.weight,
+                            weights_.scorer_hidden.bias, weights_.scorer_out.weight,
+                            weights_.action_hidden.weight, weights_.action_hidden.bias, parts,
+                            units, kNormEps, rows, gathered_));
+    return loaded_.launch(stream_, plan_.decision, rows, parts, weights_.scorer_out.bias,
+                          input_ + batch_.marker_offsets, units, weights_.action_hidden.weight,
+                          weights_.action_out.weight, weights_.action_out.bias, logits_, actions_,
+                          rows);
   }
 
   // A norm of a layer, over rows of x.
@@ -210,11 +228,12 @@ class Forward {
   const ShapeClass& shape_;
   jit::Stream& stream_;
   const BatchLayout batch_;
+  float* const logits_;
+  float* const actions_;
   const int32_t tokens_;
   const int32_t gathered_;
 
   const int32_t* input_;
-  float* logits_;
   ResidualStream x_;
   void* a_;
   void* normed_;
@@ -237,8 +256,8 @@ TileSizes tile_sizes(const Plan& plan, int64_t tokens) {
 }
 
 Result<void> run_forward(const ForwardModel& model, const ShapeClass& shape, std::byte* workspace,
-                         jit::Stream& stream) {
-  return Forward(model, shape, workspace, stream).run();
+                         float* output, jit::Stream& stream) {
+  return Forward(model, shape, workspace, output, stream).run();
 }
 
 }  // namespace laya::model

@@ -23,8 +23,10 @@ struct ForwardModel {
 TileSizes tile_sizes(const Plan& plan, int64_t tokens);
 
 /// Queues the whole pass on `stream`. `workspace` is a block of device memory laid out by
-/// WorkspaceLayout(shape), its input filled by fill_batch(); the output is in it afterwards.
+/// WorkspaceLayout(shape), its input filled by fill_batch(). `output` is memory of
+/// Device::allocate_host(), which the last kernels write themselves: the start of a copy from the
+/// device takes longer than they do.
 Result<void> run_forward(const ForwardModel& model, const ShapeClass& shape, std::byte* workspace,
-                         jit::Stream& stream);
+                         float* output, jit::Stream& stream);
 
 }  // namespace laya::model

@@ -116,6 +116,20 @@ Op gather_rows_op(const jit::Target& target, DType dtype, int64_t hidden) {
       jit::KernelSpec("gather_rows", target).set("T", to_string(dtype)).set("D", hidden));
 }
 
+Op decision_hidden_op(const jit::Target& target, DType x, int64_t hidden, int64_t hidden_units) {
+  return with_tiles(jit::KernelSpec("decision_hidden", target)
+                        .set("X", to_string(x))
+                        .set("D", hidden)
+                        .set("UNITS", hidden_units));
+}
+
+Op decision_op(const jit::Target& target, int64_t hidden, int64_t hidden_units, int64_t actions) {
+  return with_tiles(jit::KernelSpec("decision", target)
+                        .set("D", hidden)
+                        .set("UNITS", hidden_units)
+                        .set("ACTIONS", actions));
+}
+
 Op score_op(const jit::Target& target, int64_t hidden) {
   return with_tiles(jit::KernelSpec("score", target).set("D", hidden));
 }

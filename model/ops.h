@@ -47,7 +47,7 @@ Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k
 /// kernel.
 Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim, int64_t k);
 
-/// out = LN(x) * weight + bias for a residual stream x of dtype `x`; bias may be null.
+/// CPU only: out = LN(x) * weight + bias for a residual stream x of dtype `x`; bias may be null.
 Op layer_norm_op(const jit::Target& target, DType x, DType out, int64_t hidden);
 
 /// GPUs only: what the rows of x have to be multiplied by, from their moments.
@@ -68,11 +68,22 @@ Op attention_op(const jit::Target& target, DType dtype, int64_t heads, int64_t h
 /// Copies chosen rows of an activation (`dtype`) and of the residual stream.
 Op gather_rows_op(const jit::Target& target, DType dtype, int64_t hidden);
 
-/// logits = h * weight + bias, one dot product per row, all fp32.
+// The decision on top of the last layer: the scorer's logits and, from these and the first token of
+// each row, the action head's, all in fp32 but the residual stream of dtype `x`. On GPUs two
+// kernels do all of it.
+
+/// GPUs only: the hidden layers of both, each over its own rows; the scorer's are normalized in
+/// the same way as those of gemm.
+Op decision_hidden_op(const jit::Target& target, DType x, int64_t hidden, int64_t hidden_units);
+
+/// GPUs only: option logits, the confidence features of each row's, and the action head's last
+/// layer.
+Op decision_op(const jit::Target& target, int64_t hidden, int64_t hidden_units, int64_t actions);
+
+/// CPU only: logits = h * weight + bias, one dot product per row, all fp32.
 Op score_op(const jit::Target& target, int64_t hidden);
 
-/// Confidence features of each row's option logits and the action head on top, all in fp32 but the
-/// rows of the residual stream that it reads, of dtype `x`.
+/// CPU only: confidence features of each row's option logits and the action head on top.
 Op action_head_op(const jit::Target& target, DType x, int64_t hidden, int64_t hidden_units,
                   int64_t actions);
 

@@ -12,16 +12,20 @@ class Planner {
   Planner(const jit::Target& target, DType dtype) : target_(target), dtype_(dtype) {}
 
   MatrixOp gemm(int64_t n, int64_t k, Activation act, Use use = Use::kOften) const {
-    return gemm(dtype_, n, k, act, use);
-  }
-  MatrixOp gemm(DType dtype, int64_t n, int64_t k, Activation act, Use use) const {
-    return matrix(gemm_op(target_, dtype, n, k, act, use), dtype, n, k, false);
+    return matrix(gemm_op(target_, dtype_, n, k, act, use), dtype_, n, k, false);
   }
   MatrixOp residual(int64_t n, int64_t k, Use use = Use::kOften) const {
     return matrix(gemm_residual_op(target_, dtype_, n, k, use), dtype_, n, k, false);
   }
   MatrixOp geglu(int64_t n, int64_t k) const {
     return matrix(gemm_geglu_op(target_, dtype_, n, k), dtype_, n, k, true);
+  }
+
+  /// In fp32, and on GPUs part of another kernel.
+  MatrixOp scorer(int64_t d) const {
+    const bool is_cpu = target_.backend == jit::Backend::kCpu;
+    Op multiply = is_cpu ? gemm_op(target_, DType::kF32, d, d, Activation::kGelu) : Op();
+    return matrix(std::move(multiply), DType::kF32, d, d, false);
   }
 
  private:
@@ -77,10 +81,15 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
   plan.head_qkv = planner.gemm(3 * d, d, Activation::kNone, Use::kSeldom);
   plan.head_mlp_in = planner.gemm(4 * d, d, Activation::kRelu, Use::kSeldom);
   plan.head_mlp_out = planner.residual(d, 4 * d, Use::kSeldom);
-  plan.scorer_norm = layer_norm_op(target, x, DType::kF32, d);
-  plan.scorer_hidden = planner.gemm(DType::kF32, d, d, Activation::kGelu, Use::kSeldom);
-  plan.score = score_op(target, d);
-  plan.action_head = action_head_op(target, x, d, kActionUnits, config.actions);
+  plan.scorer_hidden = planner.scorer(d);
+  if (target.backend == jit::Backend::kCpu) {
+    plan.scorer_norm = layer_norm_op(target, x, DType::kF32, d);
+    plan.score = score_op(target, d);
+    plan.action_head = action_head_op(target, x, d, kActionUnits, config.actions);
+  } else {
+    plan.decision_hidden = decision_hidden_op(target, x, d, kActionUnits);
+    plan.decision = decision_op(target, d, kActionUnits, config.actions);
+  }
   return plan;
 }
 
@@ -89,8 +98,8 @@ std::vector<const Op*> Plan::ops() const {
                                 &head_qkv, &head_mlp_in, &head_mlp_out, &scorer_hidden};
   std::vector<const Op*> ops = {&full_attention, &sliding_attention};
   for (const MatrixOp* matrix : matrices) ops.push_back(&matrix->multiply);
-  for (const Op* op : {&action_head, &final_norm, &norm, &scorer_norm, &embed_norm, &rope,
-                       &row_scales, &score, &gather_rows}) {
+  for (const Op* op : {&decision_hidden, &decision, &action_head, &final_norm, &norm, &scorer_norm,
+                       &embed_norm, &rope, &row_scales, &score, &gather_rows}) {
     ops.push_back(op);
   }
   for (const MatrixOp* matrix : matrices) ops.push_back(&matrix->pack);

@@ -41,7 +41,7 @@ Tile gemm_tile(const GemmTile& t, int64_t n, int64_t parts, int64_t max_rows) {
 }
 
 /// Small tiles as long as the next larger ones would leave most of a big GPU idle.
-std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, Use use) {
+std::vector<Tile> gemm_tiles(const jit::KernelSpec& base) {
   constexpr int64_t kBlocksWanted = 128;  // about one for each multiprocessor of a big GPU
   const bool is_fp32 = word_param(base, "T") == "fp32";
   const int64_t parts = base.template_name() == "gemm_geglu" ? 2 : 1;
@@ -65,10 +65,8 @@ std::vector<Tile> gemm_tiles(const jit::KernelSpec& base, Use use) {
     tiles.push_back(gemm_tile(nano, n, parts, nano.bm));
   }
   tiles.push_back(gemm_tile(tiny, n, parts, tiny_rows));
-  // In a 16-bit model the scorer alone is fp32, with a row for each option: seldom that many rows.
-  const bool has_large = !is_fp32 || use == Use::kOften;
-  tiles.push_back(gemm_tile(small, n, parts, has_large ? small_rows : kAnyRows));
-  if (has_large) tiles.push_back(gemm_tile(large, n, parts, kAnyRows));
+  tiles.push_back(gemm_tile(small, n, parts, small_rows));
+  tiles.push_back(gemm_tile(large, n, parts, kAnyRows));
   return tiles;
 }
 
@@ -117,12 +115,16 @@ std::vector<Tile> attention_tiles(const jit::KernelSpec& base) {
   return {attention_tile(base, 64, small_rows), attention_tile(base, 128, kAnyRows)};
 }
 
-/// A cluster of blocks for each row where there are clusters.
-std::vector<Tile> action_head_tiles(const jit::KernelSpec& base) {
+/// Blocks of 16 units of the scorer and of the action head for each 4 rows, at most as many as run
+/// at once on a big GPU.
+std::vector<Tile> decision_hidden_tiles(const jit::KernelSpec& base) {
   LaunchRule rule;
-  rule.threads = 512;
-  rule.blocks_per_group = jit::compute_capability(base.target()) >= 90 ? 8 : 1;
-  return {{kAnyRows, {param("BLOCKS", rule.blocks_per_group)}, rule}};
+  rule.rows_per_block = 4;
+  rule.blocks_per_group =
+      ceil_div(int_param(base, "D"), 16) + ceil_div(int_param(base, "UNITS"), 16);
+  rule.threads = 256;
+  rule.max_blocks = std::max<int64_t>(1, 264 / rule.blocks_per_group) * rule.blocks_per_group;
+  return {{kAnyRows, {}, rule}};
 }
 
 /// Kernels without tile parameters.
@@ -139,14 +141,14 @@ std::vector<Tile> cuda_tiles(const jit::KernelSpec& base, Use use) {
   if (std::vector<Tile> tiles = sm90_tiles(base, use); !tiles.empty()) return tiles;
   const std::string& name = base.template_name();
   if (name == "gemm_rope") return {};
-  if (name.starts_with("gemm")) return gemm_tiles(base, use);
+  if (name.starts_with("gemm")) return gemm_tiles(base);
   if (name == "attention") return attention_tiles(base);
   if (name == "rope") return rope_tiles(base);
   if (name == "gather_rows") return plain(1, 128);
-  if (name == "score") return plain(4, 128);
   if (name == "row_scales") return plain(64, 256);
-  if (name == "action_head") return action_head_tiles(base);
-  return norm_tiles(base);  // embed_norm, layer_norm, final_norm
+  if (name == "decision_hidden") return decision_hidden_tiles(base);
+  if (name == "decision") return plain(1, 256);
+  return norm_tiles(base);  // embed_norm, final_norm
 }
 
 }  // namespace laya::model

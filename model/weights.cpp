@@ -158,8 +158,8 @@ void place_all(Placer& placer, const Plan& plan, const Config& config, Weights& 
   for (size_t i = 0; i < weights.head.size(); ++i) {
     place_head_layer(placer, plan, weights.head[i], i);
   }
-  placer.norm(weights.scorer_norm, "scorer.0");
-  placer.linear(weights.scorer_hidden, "scorer.1", plan.scorer_hidden);
+  placer.normed(weights.scorer_norm, "scorer.0", weights.scorer_hidden, "scorer.1.weight",
+                "scorer.1.bias", plan.scorer_hidden);
   placer.fp32(weights.scorer_out.weight, "scorer.3.weight");
   placer.fp32(weights.scorer_out.bias, "scorer.3.bias");
   placer.fp32(weights.action_hidden.weight, "act_head.0.weight");

@@ -5,13 +5,15 @@
 namespace laya::model {
 namespace {
 
-// Elements of the buffer that holds qkv and the insides of the MLPs. Only the gathered rows go
-// through the MLP of the last head layer. Then it holds two arrays of them in fp32, which take no
-// more: 8 bytes for each of 4 elements of 2 or 4 bytes.
-int64_t wide_elements(const Config& config, const ShapeClass& shape) {
+// Bytes of the buffer that holds qkv and the insides of the MLPs, and then what the decision's
+// kernels leave to each other. Only the gathered rows go through the MLP of the last head layer.
+size_t wide_bytes(const Config& config, const ShapeClass& shape, DType dtype) {
   int64_t columns = std::max(3 * config.hidden_size, config.intermediate_size);
   if (config.head_layers > 1) columns = std::max(columns, 4 * config.hidden_size);
-  return std::max(shape.tokens * columns, shape.gathered() * 4 * config.hidden_size);
+  const int64_t elements =
+      std::max(shape.tokens * columns, shape.gathered() * 4 * config.hidden_size);
+  const int64_t decision = shape.gathered() * std::max(2 * config.hidden_size, kActionUnits);
+  return static_cast<size_t>(std::max(elements * size_of(dtype), decision * size_of(DType::kF32)));
 }
 
 }  // namespace
@@ -38,14 +40,13 @@ WorkspaceLayout::WorkspaceLayout(const Config& config, const Plan& plan, const S
   input_bytes = static_cast<size_t>(BatchLayout(shape).elements) * sizeof(int32_t);
   output_bytes = static_cast<size_t>(shape.markers + shape.rows * config.actions) * sizeof(float);
   input = place(input_bytes);
-  output = place(output_bytes);
   x = array(x_dtype, shape.tokens * d);
   x_low = lower_part(shape.tokens * d);
   a = array(t, shape.tokens * d);
   h = array(t, plan.folds_norms() ? 0 : most_rows * d);
   moments = array(DType::kF32, most_rows * (d / 32) * 2);
   scales = array(DType::kF32, most_rows);
-  wide = array(t, wide_elements(config, shape));
+  wide = place(wide_bytes(config, shape, t));
   gathered_x = array(x_dtype, gathered * d);
   gathered_x_low = lower_part(gathered * d);
   gathered_a = array(t, gathered * d);

@@ -16,7 +16,6 @@ struct WorkspaceLayout {
   WorkspaceLayout(const Config& config, const Plan& plan, const ShapeClass& shape);
 
   size_t input;       ///< i32: the arrays of BatchLayout
-  size_t output;      ///< f32: logits [markers], then action logits [rows, actions]
   size_t x;           ///< X [tokens, D] residual stream, of residual_dtype()
   size_t x_low;       ///< X [tokens, D] its lower part; nothing with fp32
   size_t a;           ///< T [tokens, D] output of attention, and of the norms that are no layer's
@@ -24,15 +23,16 @@ struct WorkspaceLayout {
   size_t moments;     ///< f32 [tokens or gathered, D / 32, 2] of rows of x; not touched where
                       ///< norms are not folded
   size_t scales;      ///< f32 [tokens or gathered] of rows of x; likewise
-  size_t wide;        ///< T [tokens or gathered, widest] qkv, inside of the MLPs; later two
-                      ///< f32 [gathered, D], of the scorer
+  size_t wide;        ///< T [tokens or gathered, widest] qkv, inside of the MLPs; later f32 arrays
+                      ///< of the decision
   size_t gathered_x;  ///< X [gathered, D] residual stream of the gathered rows
   size_t gathered_x_low;  ///< X [gathered, D] its lower part
   size_t gathered_a;      ///< T [gathered, D]
   size_t bytes;
 
   size_t input_bytes;
-  size_t output_bytes;
+  size_t
+      output_bytes;  ///< in the host's memory, f32: logits [markers], action logits [rows, actions]
 };
 
 }  // namespace laya::model

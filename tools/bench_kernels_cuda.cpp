@@ -240,12 +240,6 @@ class KernelBench {
     };
     LAYA_ASSIGN(void* const types, gpu_.integers(std::vector<int32_t>(numbers.size(), 1)));
 
-    const model::Op norm = model::layer_norm_op(target(), t, DType::kF32, d);
-    LAYA_TRY(move("layer_norm", norm, rows, d, 8 * size, [&](size_t set) {
-      const auto [x, x_low] = gpu_.residual(set, 2 * size);
-      return gpu_.launch(norm.choose(rows), rows, x, x_low, weight, weight,
-                         gpu_.results(set, 4 * size), kNormEps, count);
-    }));
     const model::Op embed = model::embed_norm_op(target(), DType::kF16, t, d);
     LAYA_TRY(move("embed_norm", embed, rows, d, 8 * size, [&](size_t set) {
       return gpu_.launch(embed.choose(rows), rows, ids, gpu_.activations(set, 2 * size), weight,
@@ -304,9 +298,9 @@ class KernelBench {
 }  // namespace
 
 const std::vector<std::string>& cuda_kernel_names() {
-  static const std::vector<std::string> names{
-      "gemm+bias", "gemm+bias+relu", "gemm_rope",  "gemm_geglu", "gemm_residual",
-      "attention", "layer_norm",     "embed_norm", "final_norm", "gather_rows"};
+  static const std::vector<std::string> names{"gemm+bias",  "gemm+bias+relu", "gemm_rope",
+                                              "gemm_geglu", "gemm_residual",  "attention",
+                                              "embed_norm", "final_norm",     "gather_rows"};
   return names;
 }
 

@@ -15,6 +15,24 @@ __device__ inline float lanes_sum(float value) {
   return value;
 }
 
+/// Sums over the warp of Count values, a power of two up to 32: lane i gets that of value
+/// i / (32 / Count). Takes Count shuffles or so instead of 5 * Count.
+template <int Count>
+__device__ inline float distributed_sum(float (&values)[Count]) {
+  int offset = 16;
+#pragma unroll
+  for (int half = Count / 2; half > 0; half /= 2, offset /= 2) {
+    const bool keeps_upper = (threadIdx.x & offset) != 0;
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const float other = keeps_upper ? values[i] : values[i + half];
+      values[i] =
+          (keeps_upper ? values[i + half] : values[i]) + __shfl_xor_sync(kAllLanes, other, offset);
+    }
+  }
+  return lanes_sum<32 / Count>(values[0]);
+}
+
 template <int Lanes>
 __device__ inline float lanes_max(float value) {
 #pragma unroll

@@ -7,7 +7,7 @@
 namespace laya::test {
 namespace {
 
-using model::Activation, model::DType, model::Op, model::Use;
+using model::Activation, model::DType, model::Op;
 
 struct Gpu {
   const char* target;
@@ -26,15 +26,14 @@ std::vector<Op> ops_of(const jit::Target& target, DType dtype, int64_t hidden, i
   ops.push_back(model::gemm_residual_op(target, dtype, hidden, inner));
   ops.push_back(model::row_scales_op(target, dtype, hidden));
   ops.push_back(model::embed_norm_op(target, DType::kF16, dtype, hidden));
-  ops.push_back(model::layer_norm_op(target, dtype, DType::kF32, hidden));
   ops.push_back(model::final_norm_op(target, dtype, hidden));
   ops.push_back(model::rope_op(target, dtype, heads, 64));
   for (const int64_t window : {0, 64}) {
     ops.push_back(model::attention_op(target, dtype, heads, 64, window));
   }
   ops.push_back(model::gather_rows_op(target, dtype, hidden));
-  ops.push_back(model::score_op(target, hidden));
-  ops.push_back(model::action_head_op(target, dtype, hidden, 256, 2));
+  ops.push_back(model::decision_hidden_op(target, dtype, hidden, 256));
+  ops.push_back(model::decision_op(target, hidden, 256, 2));
   return ops;
 }
 
@@ -97,16 +96,6 @@ TEST_CASE("few rows of a product get small tiles, so that more multiprocessors w
   CHECK(blocks(1024) >= 128);
   CHECK(op.choose(32768).rule.rows_per_block == 128);
   CHECK(blocks(0) == 0);
-}
-
-TEST_CASE("an fp32 product that runs seldom has no kernel for many rows") {
-  const jit::Target target{jit::Backend::kCuda, "sm_80"};
-  const auto op = [&](DType dtype, Use use) {
-    return model::gemm_op(target, dtype, 768, 768, Activation::kGelu, use);
-  };
-  CHECK(op(DType::kF32, Use::kOften).choose(32768).rule.rows_per_block == 128);
-  CHECK(op(DType::kF32, Use::kSeldom).choose(32768).rule.rows_per_block == 64);
-  CHECK(op(DType::kF16, Use::kSeldom).choose(32768).rule.rows_per_block == 128);
 }
 
 }  // namespace

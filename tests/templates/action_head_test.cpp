@@ -95,7 +95,7 @@ class ActionHead {
 
 }  // namespace
 
-DEVICE_TEST("action_head: features and network, for no option, one, many and extreme logits") {
+CPU_TEST("action_head: features and network, for no option, one, many and extreme logits") {
   const std::vector<model::DType> dtypes = on.dtypes();
   for (const Shape& shape : {Shape{768, 256, 2}, {1024, 256, 2}, {72, 20, 3}, {8, 4, 1}}) {
     CAPTURE(shape.d);

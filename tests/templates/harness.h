@@ -135,29 +135,46 @@ Harness* plain_cuda_harness();
 inline void* const kNoArray = nullptr;
 
 /// A test that runs on the CPU as "name (cpu)", "name (cpu, avx512)", "name (cpu, avx2)" and
-/// "name (cpu, sse2)", and on the first GPU as "name (cuda)" and "name (cuda, plain)".
+/// "name (cpu, sse2)".
+#define CPU_TEST(name) CPU_TEST_NAMED(DOCTEST_ANONYMOUS(device_test_), name)
+#define CPU_TEST_NAMED(function, name)             \
+  static void function(::laya::test::Harness& on); \
+  CPU_TEST_CASES(function, name)                   \
+  static void function(::laya::test::Harness& on)
+/// A test that runs on the first GPU as "name (cuda)" and "name (cuda, plain)".
+#define CUDA_TEST(name) CUDA_TEST_NAMED(DOCTEST_ANONYMOUS(device_test_), name)
+#define CUDA_TEST_NAMED(function, name)            \
+  static void function(::laya::test::Harness& on); \
+  CUDA_TEST_CASES(function, name)                  \
+  static void function(::laya::test::Harness& on)
+/// A test that runs as all of these.
 #define DEVICE_TEST(name) DEVICE_TEST_NAMED(DOCTEST_ANONYMOUS(device_test_), name)
-#define DEVICE_TEST_NAMED(function, name)                                       \
-  static void function(::laya::test::Harness& on);                              \
-  TEST_CASE(name " (cpu)") {                                                    \
-    function(::laya::test::cpu_harness());                                      \
-  }                                                                             \
-  TEST_CASE(name " (cpu, avx512)") {                                            \
-    if (auto* harness = ::laya::test::avx512_harness()) function(*harness);     \
-  }                                                                             \
-  TEST_CASE(name " (cpu, avx2)") {                                              \
-    if (auto* harness = ::laya::test::avx2_harness()) function(*harness);       \
-  }                                                                             \
-  TEST_CASE(name " (cpu, sse2)") {                                              \
-    if (auto* harness = ::laya::test::sse2_harness()) function(*harness);       \
-  }                                                                             \
+#define DEVICE_TEST_NAMED(function, name)          \
+  static void function(::laya::test::Harness& on); \
+  CPU_TEST_CASES(function, name)                   \
+  CUDA_TEST_CASES(function, name)                  \
+  static void function(::laya::test::Harness& on)
+
+#define CPU_TEST_CASES(function, name)                                      \
+  TEST_CASE(name " (cpu)") {                                                \
+    function(::laya::test::cpu_harness());                                  \
+  }                                                                         \
+  TEST_CASE(name " (cpu, avx512)") {                                        \
+    if (auto* harness = ::laya::test::avx512_harness()) function(*harness); \
+  }                                                                         \
+  TEST_CASE(name " (cpu, avx2)") {                                          \
+    if (auto* harness = ::laya::test::avx2_harness()) function(*harness);   \
+  }                                                                         \
+  TEST_CASE(name " (cpu, sse2)") {                                          \
+    if (auto* harness = ::laya::test::sse2_harness()) function(*harness);   \
+  }
+#define CUDA_TEST_CASES(function, name)                                         \
   TEST_CASE(name " (cuda)") {                                                   \
     if (auto* harness = ::laya::test::cuda_harness()) function(*harness);       \
   }                                                                             \
   TEST_CASE(name " (cuda, plain)") {                                            \
     if (auto* harness = ::laya::test::plain_cuda_harness()) function(*harness); \
-  }                                                                             \
-  static void function(::laya::test::Harness& on)
+  }
 
 /// Inputs: the same for the same seed.
 class Random {

@@ -75,7 +75,7 @@ class LayerNorm {
 
 }  // namespace
 
-DEVICE_TEST("layer_norm: rows are right, alone and among others, with and without bias") {
+CPU_TEST("layer_norm: rows are right, alone and among others, with and without bias") {
   const std::vector<Case> cases = all_cases(on);
   std::vector<model::Op> ops;
   for (const Case& c : cases) ops.push_back(op_of(on, c));

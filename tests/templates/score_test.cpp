@@ -3,7 +3,7 @@
 
 namespace laya::test {
 
-DEVICE_TEST("score: one dot product per row, the same alone and in a batch") {
+CPU_TEST("score: one dot product per row, the same alone and in a batch") {
   Random random(3);
   for (const int d : {8, 72, 768, 1024}) {
     CAPTURE(d);
