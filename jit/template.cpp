@@ -90,6 +90,9 @@ class DeclarationParser {
         return bad_template("declares parameter " + decl.name + " and never uses it");
       }
     }
+    if (!result_.cluster.empty() && !mentions(code, "LAYA_CLUSTER")) {
+      return bad_template("asks for clusters and never uses LAYA_CLUSTER");
+    }
     return {};
   }
 
@@ -175,10 +178,13 @@ class DeclarationParser {
   }
 
   Result<void> launch(LineReader& reader) {
-    if (reader.next() != "dependent" || result_.backend != Backend::kCuda) {
-      return bad("a launch can only be 'dependent', and that of a CUDA kernel");
+    const std::string_view kind = reader.next();
+    const std::string_view blocks = kind == "cluster" ? reader.next() : std::string_view();
+    if ((kind != "dependent" && blocks.empty()) || result_.backend != Backend::kCuda) {
+      return bad("a launch can only be 'dependent' or 'cluster BLOCKS', and that of a CUDA kernel");
     }
-    result_.is_dependent = true;
+    if (kind == "dependent") result_.is_dependent = true;
+    if (!blocks.empty()) result_.cluster = blocks;
     return {};
   }
 
@@ -205,7 +211,7 @@ bool ParamDecl::is_dtype() const {
 }
 
 Result<Template> parse_template(std::string name, Backend backend, std::string text) {
-  Template result{std::move(name), backend, {}, {}, {}, false, std::move(text)};
+  Template result{std::move(name), backend, {}, {}, {}, false, {}, std::move(text)};
   DeclarationParser parser(result);
   std::string_view rest = result.text;
   std::string code;

@@ -31,6 +31,13 @@
 // wait_for_kernels_before() of dependent_launch.cuh before it reads what a kernel may have written,
 // and before it writes. From compute capability 9.0 on; elsewhere launches are ordinary.
 //
+//   //! launch cluster C*S                          blocks of a cluster: parameters, numbers; CUDA
+//
+// defines the macro LAYA_CLUSTER for the entry, `extern "C" __global__ void LAYA_CLUSTER
+// entry(...)`:
+// `__cluster_dims__` of so many blocks, or nothing where a cluster is one block, which starts
+// faster without.
+//
 // Expanding writes the parameters as constants in front of the text:
 //   int N = 768      ->  constexpr int N = 768;           (long long where it does not fit)
 //   word ACT = gelu  ->  constexpr int ACT_none = 0; ... constexpr int ACT = ACT_gelu;
@@ -103,6 +110,7 @@ struct Template {
   std::vector<ParamDecl> params;
   std::vector<ArgTemplate> args;
   bool is_dependent = false;  ///< programmatic dependent launch
+  std::string cluster;        ///< blocks of a cluster, a product of parameters; may be empty
   std::string text;
 };
 

@@ -50,12 +50,12 @@ Result<void> check_params(const Template& source, const KernelSpec& spec) {
   return {};
 }
 
-/// Turns the fields of a map argument into numbers, with the parameters of one spec.
-class MapResolver {
+/// Turns fields of a declaration into numbers, with the parameters of one spec.
+class FieldResolver {
  public:
-  MapResolver(const Template& source, const KernelSpec& spec) : source_(source), spec_(spec) {}
+  FieldResolver(const Template& source, const KernelSpec& spec) : source_(source), spec_(spec) {}
 
-  Result<TensorMapShape> resolve(const ArgTemplate& arg) const {
+  Result<TensorMapShape> map(const ArgTemplate& arg) const {
     TensorMapShape shape;
     LAYA_ASSIGN(shape.dtype, dtype(arg.map_fields[0]));
     shape.rows_arg = argument(arg.map_fields[1]);
@@ -74,6 +74,24 @@ class MapResolver {
       return bad(group, "does not divide the rows of the matrix and of a box");
     }
     return shape;
+  }
+
+  /// Of int parameters and numbers, such as 2*N.
+  Result<int64_t> product(const std::string& field) const {
+    int64_t result = 1;
+    for (size_t begin = 0; begin <= field.size();) {
+      const size_t end = std::min(field.find('*', begin), field.size());
+      const std::string_view factor = std::string_view(field).substr(begin, end - begin);
+      const ParamValue* value = value_of(factor);
+      const auto number = value != nullptr && std::holds_alternative<int64_t>(*value)
+                              ? std::optional(std::get<int64_t>(*value))
+                              : parse_int(factor);
+      if (!number || __builtin_mul_overflow(result, *number, &result)) {
+        return bad(field, "is no product of int parameters and numbers");
+      }
+      begin = end + 1;
+    }
+    return result;
   }
 
  private:
@@ -100,26 +118,8 @@ class MapResolver {
     return -1;
   }
 
-  Result<int64_t> product(const std::string& field) const {
-    int64_t result = 1;
-    for (size_t begin = 0; begin <= field.size();) {
-      const size_t end = std::min(field.find('*', begin), field.size());
-      const std::string_view factor = std::string_view(field).substr(begin, end - begin);
-      const ParamValue* value = value_of(factor);
-      const auto number = value != nullptr && std::holds_alternative<int64_t>(*value)
-                              ? std::optional(std::get<int64_t>(*value))
-                              : parse_int(factor);
-      if (!number || __builtin_mul_overflow(result, *number, &result)) {
-        return bad(field, "is no product of int parameters and numbers");
-      }
-      begin = end + 1;
-    }
-    return result;
-  }
-
   tl::unexpected<Error> bad(const std::string& field, const char* why) const {
-    return fail(ErrorKind::kBadSpec,
-                "template '" + source_.name + "': '" + field + "' of a map argument " + why);
+    return fail(ErrorKind::kBadSpec, "template '" + source_.name + "': '" + field + "' " + why);
   }
 
   const Template& source_;
@@ -170,7 +170,7 @@ Result<Signature> resolve_signature(const Template& source, const KernelSpec& sp
   for (const ArgTemplate& arg : source.args) {
     ArgDecl decl{arg.name, arg.kind, {}};
     if (arg.kind == ArgKind::kTensorMap) {
-      LAYA_ASSIGN(decl.map, MapResolver(source, spec).resolve(arg));
+      LAYA_ASSIGN(decl.map, FieldResolver(source, spec).map(arg));
     }
     signature.push_back(std::move(decl));
   }
@@ -192,6 +192,12 @@ Result<Source> expand(const Template& source, const KernelSpec& spec) {
     const auto at = std::find_if(spec.params().begin(), spec.params().end(),
                                  [&](const Param& p) { return p.name == decl.name; });
     append_constant(out, decl, at->value);
+  }
+  if (!source.cluster.empty()) {
+    LAYA_ASSIGN(const int64_t blocks, FieldResolver(source, spec).product(source.cluster));
+    const std::string number = std::to_string(blocks);
+    out += "#define LAYA_CLUSTER" + (blocks > 1 ? " __cluster_dims__(" + number + ", 1, 1)" : "") +
+           "\n";
   }
   std::string text = "#line 1 \"" + source.name + (is_cpu ? ".cpp\"\n" : ".cu\"\n") + source.text;
   if (is_cpu) text += cpu_launcher(source);

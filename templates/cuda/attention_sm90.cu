@@ -445,12 +445,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
   if (threadIdx.x / 128 == kConsumers) {
     if constexpr (kConsumers == 2) shrink_registers<40>();
     if constexpr (kBlocks == 2) shrink_registers<56>();
-    let_next_kernel_start();
     Producer producer(layout);
     Item item = item_of(blockIdx.x, cu_seqlens, tiles, n);
     wait_for_kernels_before();
     for (int i = blockIdx.x; i < n * HEADS;) {
       if (item.length >= 0) producer.send_item(item, qkv);
+      if (i == blockIdx.x) let_next_kernel_start();
       i += gridDim.x;
       item = item_of(i, cu_seqlens, tiles, n);
     }

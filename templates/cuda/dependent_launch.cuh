@@ -14,8 +14,10 @@ __device__ inline void wait_for_kernels_before() {
 #endif
 }
 
-/// Lets the next kernel of the stream start as soon as there is room for its blocks: early, since
-/// that one waits for this one's end by itself.
+/// Lets the next kernel of the stream start as soon as there is room for its blocks; it waits for
+/// this one's end by itself. A kernel that reads much calls it once what it reads first is on its
+/// way: where multiprocessors are free, the one after the next would start, too, and so on, and all
+/// of them would fetch their weights before this one has what it needs.
 __device__ inline void let_next_kernel_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -5,6 +5,7 @@
 //
 //! entry  gemm_residual_sm90
 //! launch dependent
+//! launch cluster CLUSTER*SPLIT
 //! param  T          word  bf16 fp16              elements of a, w and x
 //! param  N          int   32..16777216 step 32   columns of x
 //! param  K          int   8..16777216 step 8     columns of a and w
@@ -120,12 +121,11 @@ __device__ inline void finish_row(const Residual& old, const float (&sums)[Count
   }
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1)
-    __launch_bounds__(Shape::kThreads, 1)
-        gemm_residual_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
-                           const float* bias, const __grid_constant__ TensorMap x,
-                           const __grid_constant__ TensorMap x_low, T* new_x, T* new_x_low,
-                           float* moments, int rows) {
+extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
+    gemm_residual_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
+                       const float* bias, const __grid_constant__ TensorMap x,
+                       const __grid_constant__ TensorMap x_low, T* new_x, T* new_x_low,
+                       float* moments, int rows) {
   constexpr int kBlocks = Shape::kGroupRows / 64;
   const Output to{{new_x, new_x_low}, moments, rows};
   Residual early[kBlocks][2][kPasses];  // what does not come through the ring

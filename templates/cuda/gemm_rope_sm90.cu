@@ -8,6 +8,7 @@
 //
 //! entry  gemm_rope_sm90
 //! launch dependent
+//! launch cluster CLUSTER
 //! param  T          word  bf16 fp16              elements of a, w and qkv
 //! param  HEADS      int   1..1024
 //! param  HEAD_DIM   int   64..64
@@ -99,7 +100,7 @@ __device__ inline void store_row(const float (&sums)[Count], int half, const Ang
   }
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Shape::kThreads, 1)
+extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
     gemm_rope_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
                    const float* angles, const int* positions, const float* scales,
                    const float* moments, T* qkv, float eps, int rows) {

@@ -4,6 +4,7 @@
 //
 //! entry  gemm_sm90
 //! launch dependent
+//! launch cluster CLUSTER*SPLIT
 //! param  T          word  bf16 fp16              elements of a, w and out
 //! param  N          int   32..16777216 step 32   columns of out
 //! param  K          int   8..16777216 step 8     columns of a and w
@@ -81,11 +82,10 @@ __device__ inline void store_tile(const Pipeline::Sums& sums, const Scales& scal
   }
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER* SPLIT, 1, 1)
-    __launch_bounds__(Shape::kThreads, 1)
-        gemm_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
-                  const float* bias, const float* scales, const float* moments, T* out, float eps,
-                  int rows) {
+extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
+    gemm_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
+              const float* bias, const float* scales, const float* moments, T* out, float eps,
+              int rows) {
   Scales row_scales({scales, moments, eps});
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },

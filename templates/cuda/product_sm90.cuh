@@ -198,6 +198,7 @@ class ProductPipeline {
           next_slot();
         }
       }
+      if (index == 0) let_next_kernel_start();
 #pragma unroll 1
       for (int first = 0; first < kExtraSlots * kSlotBoxes; first += kSlotBoxes, next_slot()) {
         const int boxes = min(kSlotBoxes, EXTRA - first);
@@ -502,7 +503,6 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
     if constexpr (kConsumers == 2) shrink_registers<40>();
     const int producer = warp_index() - kConsumers * 4;
     if (threadIdx.x % 32 == 0 && producer < Pipeline::kProducers) {
-      if (producer == 0) let_next_kernel_start();
       pipeline.produce(Pipeline::kProducers == 1 ? 0 : producer, a, w, tiles, w_row, load_extra);
     }
   } else {

@@ -83,7 +83,9 @@ TEST_CASE("the fields of a map argument become numbers once the parameters are k
   CHECK(size_of((*signature)[0].kind) == 8);
 }
 
-TEST_CASE("a CUDA template may ask for programmatic dependent launch, and for nothing else") {
+TEST_CASE(
+    "a CUDA template may ask for programmatic dependent launch and clusters, and for nothing "
+    "else") {
   const auto parse = [](Backend backend, const std::string& line) {
     return parse_template("m", backend, "//! entry m\n" + line);
   };
@@ -91,11 +93,35 @@ TEST_CASE("a CUDA template may ask for programmatic dependent launch, and for no
   CHECK(parse(Backend::kCuda, "//! launch dependent   early\n")->is_dependent);
   for (const auto& [backend, line] :
        {std::pair{Backend::kCuda, "//! launch early\n"}, std::pair{Backend::kCuda, "//! launch\n"},
+        std::pair{Backend::kCuda, "//! launch cluster\n"},
         std::pair{Backend::kCpu, "//! launch dependent\n"}}) {
     const auto parsed = parse(backend, line);
     REQUIRE_FALSE(parsed);
     CHECK(contains(parsed.error().message, "line 2: a launch can only be 'dependent'"));
   }
+}
+
+TEST_CASE("a cluster of several blocks is an attribute of the entry, a block alone has none") {
+  const std::string head =
+      "//! entry m\n//! launch cluster C*4\n//! launch dependent\n//! param C int 0..8\n"
+      "//! param D int 0..8\n";
+  const auto unused = parse_template("m", Backend::kCuda, head + "int x = C + D;\n");
+  REQUIRE_FALSE(unused);
+  CHECK(contains(unused.error().message, "asks for clusters and never uses LAYA_CLUSTER"));
+  const auto source =
+      parse_template("m", Backend::kCuda, head + "__global__ void LAYA_CLUSTER m(X<C, D>) {}\n");
+  REQUIRE_MESSAGE(source, source.error().message);
+  CHECK(source->is_dependent);
+  const auto constants_of = [](Template declared, const std::string& cluster) {
+    declared.cluster = cluster;
+    const KernelSpec spec = KernelSpec("m", {Backend::kCuda, "sm_90a"}).set("C", 2).set("D", 1);
+    const auto expanded = expand(declared, spec);
+    return expanded ? expanded->constants : expanded.error().message;
+  };
+  CHECK(contains(constants_of(*source, "C*4"), "#define LAYA_CLUSTER __cluster_dims__(8, 1, 1)\n"));
+  CHECK(contains(constants_of(*source, "D"), "#define LAYA_CLUSTER\n"));
+  CHECK_FALSE(contains(constants_of(*source, ""), "LAYA_CLUSTER"));
+  CHECK(contains(constants_of(*source, "E"), "'E' is no product of int parameters and numbers"));
 }
 
 TEST_CASE("a map argument that makes no sense is refused") {
@@ -110,17 +136,16 @@ TEST_CASE("a map argument that makes no sense is refused") {
     CHECK(signature.error().kind == ErrorKind::kBadSpec);
     return signature.error().message;
   };
-  CHECK(contains(resolve_error("N N N N N"), "'N' of a map argument is no dtype"));
-  CHECK(contains(resolve_error("bf16 rows N N N"), "'rows' of a map argument is no product"));
+  CHECK(contains(resolve_error("N N N N N"), "'N' is no dtype"));
+  CHECK(contains(resolve_error("bf16 rows N N N"), "'rows' is no product"));
   CHECK(contains(resolve_error("bf16 N 2**N N N"), "is no product"));
   CHECK(contains(resolve_error("bf16 N N N"), "a map needs"));
   CHECK(contains(resolve_error("bf16 N N N N by_row 8"), "a map can have 'by_thread ROWS' only"));
   CHECK(contains(resolve_error("bf16 N N N N by_thread"), "a map can have 'by_thread ROWS' only"));
-  CHECK(
-      contains(resolve_error("bf16 N N N N by_thread 4"), "'4' of a map argument is no multiple"));
-  CHECK(contains(resolve_error("bf16 N N N N by_thread 16"), "'16' of a map argument does not"));
+  CHECK(contains(resolve_error("bf16 N N N N by_thread 4"), "'4' is no multiple"));
+  CHECK(contains(resolve_error("bf16 N N N N by_thread 16"), "'16' does not"));
   CHECK(contains(resolve_error("bf16 r N N N by_thread 8\n//! arg r i32"),
-                 "'8' of a map argument needs a number of rows"));
+                 "'8' needs a number of rows"));
   const auto on_cpu =
       parse_template("m", Backend::kCpu, "//! entry m\n//! arg a map bf16 1 1 1 1\n");
   CHECK(contains(on_cpu.error().message, "only CUDA"));
