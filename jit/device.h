@@ -76,7 +76,8 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual bool has_graphs() const = 0;
   virtual int processor_count() const = 0;  ///< multiprocessors, or worker threads of the CPU
   virtual Result<Buffer> allocate(size_t bytes) = 0;
-  /// Host memory that the device copies from and to at full speed (pinned on a GPU).
+  /// Host memory that the device copies from and to at full speed (pinned on a GPU). Kernels may
+  /// read and write it at the same address; the host sees what they wrote after synchronize().
   virtual Result<Buffer> allocate_host(size_t bytes) = 0;
   virtual Result<std::unique_ptr<Stream>> create_stream() = 0;
 

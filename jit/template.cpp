@@ -183,8 +183,12 @@ class DeclarationParser {
     if ((kind != "dependent" && blocks.empty()) || result_.backend != Backend::kCuda) {
       return bad("a launch can only be 'dependent' or 'cluster BLOCKS', and that of a CUDA kernel");
     }
-    if (kind == "dependent") result_.is_dependent = true;
-    if (!blocks.empty()) result_.cluster = blocks;
+    if (kind == "dependent") {
+      result_.is_dependent = true;
+      return {};
+    }
+    if (!result_.cluster.empty()) return bad("a second cluster");
+    result_.cluster = blocks;
     return {};
   }
 

@@ -33,10 +33,9 @@
 //
 //   //! launch cluster C*S                          blocks of a cluster: parameters, numbers; CUDA
 //
-// defines the macro LAYA_CLUSTER for the entry, `extern "C" __global__ void LAYA_CLUSTER
-// entry(...)`:
-// `__cluster_dims__` of so many blocks, or nothing where a cluster is one block, which starts
-// faster without.
+// defines a macro for the entry, `extern "C" __global__ void LAYA_CLUSTER entry(...)`: it is
+// `__cluster_dims__` of so many blocks, or nothing where that is one: a kernel without the
+// attribute starts faster.
 //
 // Expanding writes the parameters as constants in front of the text:
 //   int N = 768      ->  constexpr int N = 768;           (long long where it does not fit)
@@ -122,7 +121,7 @@ Result<Signature> resolve_signature(const Template& source, const KernelSpec& sp
 
 /// A source to compile: `constants`, then `text`.
 struct Source {
-  std::string constants;  ///< the parameters' values
+  std::string constants;  ///< the parameters' values, and LAYA_CLUSTER
   std::string text;       ///< `#line 1 "name.cu"` and the template: the same for all its specs
 
   std::string whole() const { return constants + text; }

@@ -50,10 +50,12 @@ Result<void> check_params(const Template& source, const KernelSpec& spec) {
   return {};
 }
 
-/// Turns fields of a declaration into numbers, with the parameters of one spec.
+/// Turns fields of a declaration into numbers, with the parameters of one spec. `owner`: what they
+/// are fields of, for messages.
 class FieldResolver {
  public:
-  FieldResolver(const Template& source, const KernelSpec& spec) : source_(source), spec_(spec) {}
+  FieldResolver(const Template& source, const KernelSpec& spec, std::string owner)
+      : source_(source), spec_(spec), owner_(std::move(owner)) {}
 
   Result<TensorMapShape> map(const ArgTemplate& arg) const {
     TensorMapShape shape;
@@ -119,12 +121,26 @@ class FieldResolver {
   }
 
   tl::unexpected<Error> bad(const std::string& field, const char* why) const {
-    return fail(ErrorKind::kBadSpec, "template '" + source_.name + "': '" + field + "' " + why);
+    return fail(ErrorKind::kBadSpec,
+                "template '" + source_.name + "': '" + field + "' of " + owner_ + " " + why);
   }
 
   const Template& source_;
   const KernelSpec& spec_;
+  std::string owner_;
 };
+
+/// The macro that a template puts in front of its entry.
+Result<std::string> cluster_macro(const Template& source, const KernelSpec& spec) {
+  const FieldResolver resolver(source, spec, "'launch cluster'");
+  LAYA_ASSIGN(const int64_t blocks, resolver.product(source.cluster));
+  if (blocks < 1) {
+    return fail(ErrorKind::kBadSpec, spec.to_string() + ": a cluster of " + std::to_string(blocks) +
+                                         " blocks; at least 1 is needed");
+  }
+  const std::string dims = " __cluster_dims__(" + std::to_string(blocks) + ", 1, 1)";
+  return "#define LAYA_CLUSTER" + (blocks > 1 ? dims : "") + "\n";
+}
 
 void append_int(std::string& out, const std::string& name, int64_t value) {
   const bool fits =
@@ -170,7 +186,7 @@ Result<Signature> resolve_signature(const Template& source, const KernelSpec& sp
   for (const ArgTemplate& arg : source.args) {
     ArgDecl decl{arg.name, arg.kind, {}};
     if (arg.kind == ArgKind::kTensorMap) {
-      LAYA_ASSIGN(decl.map, FieldResolver(source, spec).map(arg));
+      LAYA_ASSIGN(decl.map, FieldResolver(source, spec, "argument '" + arg.name + "'").map(arg));
     }
     signature.push_back(std::move(decl));
   }
@@ -194,10 +210,8 @@ Result<Source> expand(const Template& source, const KernelSpec& spec) {
     append_constant(out, decl, at->value);
   }
   if (!source.cluster.empty()) {
-    LAYA_ASSIGN(const int64_t blocks, FieldResolver(source, spec).product(source.cluster));
-    const std::string number = std::to_string(blocks);
-    out += "#define LAYA_CLUSTER" + (blocks > 1 ? " __cluster_dims__(" + number + ", 1, 1)" : "") +
-           "\n";
+    LAYA_ASSIGN(const std::string macro, cluster_macro(source, spec));
+    out += macro;
   }
   std::string text = "#line 1 \"" + source.name + (is_cpu ? ".cpp\"\n" : ".cu\"\n") + source.text;
   if (is_cpu) text += cpu_launcher(source);

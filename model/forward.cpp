@@ -127,7 +127,7 @@ class Forward {
     if (!plan_.decision.variants.empty()) return decide_at_once();
     auto* const normed = static_cast<float*>(wide_);
     float* const hidden = normed + int64_t{gathered_} * config_.hidden_size;
-    LAYA_TRY(loaded_.launch(stream_, plan_.scorer_norm, gathered_, gathered_x_.x, gathered_x_.low,
+    LAYA_TRY(loaded_.launch(stream_, plan_.scorer_norm, gathered_, gathered_x_.x,
                             weights_.scorer_norm.weight, weights_.scorer_norm.bias, normed,
                             kNormEps, gathered_));
     const int64_t first_marker = shape_.rows * config_.hidden_size;
@@ -137,7 +137,7 @@ class Forward {
                      markers));
     LAYA_TRY(loaded_.launch(stream_, plan_.score, markers, hidden, weights_.scorer_out.weight,
                             weights_.scorer_out.bias, logits_, markers));
-    return loaded_.launch(stream_, plan_.action_head, rows, gathered_x_.x, gathered_x_.low, logits_,
+    return loaded_.launch(stream_, plan_.action_head, rows, gathered_x_.x, logits_,
                           input_ + batch_.marker_offsets, weights_.action_hidden.weight,
                           weights_.action_hidden.bias, weights_.action_out.weight,
                           weights_.action_out.bias, actions_, rows);
@@ -163,8 +163,8 @@ class Forward {
   Result<void> norm(const NormWeights& weights, const ResidualStream& x, int32_t rows) {
     if (!plan_.folds_norms()) {
       h_ = normed_;
-      return loaded_.launch(stream_, plan_.norm, rows, x.x, x.low, weights.weight, weights.bias,
-                            normed_, kNormEps, rows);
+      return loaded_.launch(stream_, plan_.norm, rows, x.x, weights.weight, weights.bias, normed_,
+                            kNormEps, rows);
     }
     h_ = x.x;
     h_norms_ = {nullptr, moments_};

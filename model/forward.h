@@ -23,9 +23,10 @@ struct ForwardModel {
 TileSizes tile_sizes(const Plan& plan, int64_t tokens);
 
 /// Queues the whole pass on `stream`. `workspace` is a block of device memory laid out by
-/// WorkspaceLayout(shape), its input filled by fill_batch(). `output` is memory of
-/// Device::allocate_host(), which the last kernels write themselves: the start of a copy from the
-/// device takes longer than they do.
+/// WorkspaceLayout(shape), its input filled by fill_batch(). `output`, fp32, gets logits [markers]
+/// and then action logits [rows, actions]; padding's may be left out. It is memory of
+/// Device::allocate_host(), which the last kernels write themselves, since the start of a copy from
+/// the device takes longer than they do; complete once the stream is synchronized.
 Result<void> run_forward(const ForwardModel& model, const ShapeClass& shape, std::byte* workspace,
                          float* output, jit::Stream& stream);
 

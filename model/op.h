@@ -16,7 +16,7 @@ enum class Use : uint8_t { kOften, kSeldom };
 /// The launch rule of a kernel whose grid depends on nothing but the number of rows.
 struct LaunchRule {
   int64_t rows_per_block = 1;    ///< rows that one block (one group of blocks) works on
-  int64_t blocks_per_group = 1;  ///< blocks that share those rows: column tiles, or heads
+  int64_t blocks_per_group = 1;  ///< blocks that share those rows: column tiles, heads or units
   uint32_t threads = 1;          ///< per block; 1 on the CPU
   uint32_t dynamic_shared_bytes = 0;
   int64_t max_blocks = INT64_MAX;  ///< of a kernel whose blocks take several shares of the work

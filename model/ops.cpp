@@ -78,11 +78,9 @@ Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t h
                         .set("K", k));
 }
 
-Op layer_norm_op(const jit::Target& target, DType x, DType out, int64_t hidden) {
-  return with_tiles(jit::KernelSpec("layer_norm", target)
-                        .set("X", to_string(x))
-                        .set("O", to_string(out))
-                        .set("D", hidden));
+Op layer_norm_op(const jit::Target& target, DType out, int64_t hidden) {
+  return with_tiles(
+      jit::KernelSpec("layer_norm", target).set("O", to_string(out)).set("D", hidden));
 }
 
 Op row_scales_op(const jit::Target& target, DType dtype, int64_t hidden) {
@@ -116,9 +114,10 @@ Op gather_rows_op(const jit::Target& target, DType dtype, int64_t hidden) {
       jit::KernelSpec("gather_rows", target).set("T", to_string(dtype)).set("D", hidden));
 }
 
-Op decision_hidden_op(const jit::Target& target, DType x, int64_t hidden, int64_t hidden_units) {
+Op decision_hidden_op(const jit::Target& target, DType dtype, int64_t hidden,
+                      int64_t hidden_units) {
   return with_tiles(jit::KernelSpec("decision_hidden", target)
-                        .set("X", to_string(x))
+                        .set("T", to_string(dtype))
                         .set("D", hidden)
                         .set("UNITS", hidden_units));
 }
@@ -134,10 +133,9 @@ Op score_op(const jit::Target& target, int64_t hidden) {
   return with_tiles(jit::KernelSpec("score", target).set("D", hidden));
 }
 
-Op action_head_op(const jit::Target& target, DType x, int64_t hidden, int64_t hidden_units,
+Op action_head_op(const jit::Target& target, int64_t hidden, int64_t hidden_units,
                   int64_t actions) {
   return with_tiles(jit::KernelSpec("action_head", target)
-                        .set("X", to_string(x))
                         .set("D", hidden)
                         .set("UNITS", hidden_units)
                         .set("ACTIONS", actions));

@@ -47,8 +47,8 @@ Op gemm_residual_op(const jit::Target& target, DType dtype, int64_t n, int64_t k
 /// kernel.
 Op gemm_rope_op(const jit::Target& target, DType dtype, int64_t heads, int64_t head_dim, int64_t k);
 
-/// CPU only: out = LN(x) * weight + bias for a residual stream x of dtype `x`; bias may be null.
-Op layer_norm_op(const jit::Target& target, DType x, DType out, int64_t hidden);
+/// CPU only: out = LN(x) * weight + bias for an fp32 residual stream x; bias may be null.
+Op layer_norm_op(const jit::Target& target, DType out, int64_t hidden);
 
 /// GPUs only: what the rows of x have to be multiplied by, from their moments.
 Op row_scales_op(const jit::Target& target, DType dtype, int64_t hidden);
@@ -72,9 +72,9 @@ Op gather_rows_op(const jit::Target& target, DType dtype, int64_t hidden);
 // each row, the action head's, all in fp32 but the residual stream of dtype `x`. On GPUs two
 // kernels do all of it.
 
-/// GPUs only: the hidden layers of both, each over its own rows; the scorer's are normalized in
-/// the same way as those of gemm.
-Op decision_hidden_op(const jit::Target& target, DType x, int64_t hidden, int64_t hidden_units);
+/// GPUs only: the hidden layers of both, each over its own rows of a residual stream of a model
+/// that computes in `dtype`; the scorer's are normalized in the same way as those of gemm.
+Op decision_hidden_op(const jit::Target& target, DType dtype, int64_t hidden, int64_t hidden_units);
 
 /// GPUs only: option logits, the confidence features of each row's, and the action head's last
 /// layer.
@@ -84,8 +84,7 @@ Op decision_op(const jit::Target& target, int64_t hidden, int64_t hidden_units, 
 Op score_op(const jit::Target& target, int64_t hidden);
 
 /// CPU only: confidence features of each row's option logits and the action head on top.
-Op action_head_op(const jit::Target& target, DType x, int64_t hidden, int64_t hidden_units,
-                  int64_t actions);
+Op action_head_op(const jit::Target& target, int64_t hidden, int64_t hidden_units, int64_t actions);
 
 /// CPU only: rewrites a weight [n, k] into the panel layout that the CPU's gemm reads; `geglu`: a
 /// weight [2n, k] of gemm_geglu. One kernel for every n and k; launched over n rows.

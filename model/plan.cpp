@@ -48,7 +48,6 @@ class Planner {
 Plan make_plan(const Config& config, Precision precision, const jit::Target& target) {
   const DType t = precision.compute;
   const int64_t d = config.hidden_size;
-  const DType x = residual_dtype(target, t);
   const Planner planner(target, t);
   Plan plan;
   plan.precision = precision;
@@ -60,7 +59,7 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
     plan.sliding_attention = attention_op(target, t, config.heads(), kHeadDim, config.window);
   }
   if (target.backend == jit::Backend::kCpu) {
-    plan.norm = layer_norm_op(target, x, t, d);
+    plan.norm = layer_norm_op(target, t, d);
   } else {
     plan.row_scales = row_scales_op(target, t, d);
   }
@@ -83,11 +82,11 @@ Plan make_plan(const Config& config, Precision precision, const jit::Target& tar
   plan.head_mlp_out = planner.residual(d, 4 * d, Use::kSeldom);
   plan.scorer_hidden = planner.scorer(d);
   if (target.backend == jit::Backend::kCpu) {
-    plan.scorer_norm = layer_norm_op(target, x, DType::kF32, d);
+    plan.scorer_norm = layer_norm_op(target, DType::kF32, d);
     plan.score = score_op(target, d);
-    plan.action_head = action_head_op(target, x, d, kActionUnits, config.actions);
+    plan.action_head = action_head_op(target, d, kActionUnits, config.actions);
   } else {
-    plan.decision_hidden = decision_hidden_op(target, x, d, kActionUnits);
+    plan.decision_hidden = decision_hidden_op(target, t, d, kActionUnits);
     plan.decision = decision_op(target, d, kActionUnits, config.actions);
   }
   return plan;

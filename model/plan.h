@@ -46,10 +46,9 @@ struct Plan {
 
   Op gather_rows;
   MatrixOp head_qkv, head_mlp_in, head_mlp_out;
-  Op decision_hidden, decision;  ///< no variants on the CPU, nor those of the next lines on GPUs
-  Op scorer_norm;
-  MatrixOp scorer_hidden;
-  Op score, action_head;
+  Op decision_hidden, decision;        ///< no variants on the CPU
+  MatrixOp scorer_hidden;              ///< no product of its own on GPUs: part of decision_hidden
+  Op scorer_norm, score, action_head;  ///< no variants on GPUs
 
   /// Whether the products of the normalized residual stream normalize it themselves, with the
   /// norm's weight and bias folded into their own (fold_norm.h): on GPUs.

@@ -115,15 +115,16 @@ std::vector<Tile> attention_tiles(const jit::KernelSpec& base) {
   return {attention_tile(base, 64, small_rows), attention_tile(base, 128, kAnyRows)};
 }
 
-/// Blocks of 16 units of the scorer and of the action head for each 4 rows, at most as many as run
-/// at once on a big GPU.
+/// Blocks of 16 units of the scorer and of the action head for each 4 rows: as many whole groups as
+/// run at once on a big GPU, at least one.
 std::vector<Tile> decision_hidden_tiles(const jit::KernelSpec& base) {
+  constexpr int64_t kBlocksAtOnce = 264;  // two on each of an H200's 132 multiprocessors
   LaunchRule rule;
   rule.rows_per_block = 4;
-  rule.blocks_per_group =
-      ceil_div(int_param(base, "D"), 16) + ceil_div(int_param(base, "UNITS"), 16);
+  rule.blocks_per_group = int_param(base, "D") / 16 + ceil_div(int_param(base, "UNITS"), 16);
   rule.threads = 256;
-  rule.max_blocks = std::max<int64_t>(1, 264 / rule.blocks_per_group) * rule.blocks_per_group;
+  rule.max_blocks =
+      std::max<int64_t>(1, kBlocksAtOnce / rule.blocks_per_group) * rule.blocks_per_group;
   return {{kAnyRows, {}, rule}};
 }
 

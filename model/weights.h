@@ -16,8 +16,8 @@ namespace laya::model {
 // Addresses on the device. Matrices are in the compute dtype (the scorer's and the action head's in
 // fp32), on the CPU packed, and with heads interleaved where the plan says so; norms, biases and
 // small tables are in fp32; the embedding table is in the checkpoint's dtype. Where the plan folds
-// norms, those of the layers are null and part of the weights and biases of the products behind
-// them, but for norm1 of the head's first layer.
+// norms, those of the layers and of the scorer are null and part of the weights and biases of the
+// products behind them, but for norm1 of the head's first layer.
 
 struct NormWeights {
   const void* weight = nullptr;

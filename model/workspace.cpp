@@ -12,6 +12,7 @@ size_t wide_bytes(const Config& config, const ShapeClass& shape, DType dtype) {
   if (config.head_layers > 1) columns = std::max(columns, 4 * config.hidden_size);
   const int64_t elements =
       std::max(shape.tokens * columns, shape.gathered() * 4 * config.hidden_size);
+  // CPU: two arrays [gathered, D]. GPUs: units [rows, kActionUnits] and parts [markers, D / 16].
   const int64_t decision = shape.gathered() * std::max(2 * config.hidden_size, kActionUnits);
   return static_cast<size_t>(std::max(elements * size_of(dtype), decision * size_of(DType::kF32)));
 }

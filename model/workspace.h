@@ -31,8 +31,7 @@ struct WorkspaceLayout {
   size_t bytes;
 
   size_t input_bytes;
-  size_t
-      output_bytes;  ///< in the host's memory, f32: logits [markers], action logits [rows, actions]
+  size_t output_bytes;  ///< of what run_forward() leaves in the host's memory
 };
 
 }  // namespace laya::model

@@ -192,11 +192,12 @@ class CacheBench {
     }
     // As many entries whatever the size, from all over the cache: what they take from the
     // processor's caches is the same, so that the cache's size alone makes the difference.
-    for (int i = 0; i < kHits; ++i) {
-      measure_find(records_.key(any_of(kUsed) * entries / kUsed), hits_of_used);
-    }
+    const int64_t used = std::min(kUsed, entries);
+    const auto used_key = [&](int64_t i) { return records_.key(i * entries / used); };
+    for (int64_t i = 0; i < used; ++i) (void)store->find(used_key(i), kProducer);
+    for (int i = 0; i < kHits; ++i) measure_find(used_key(any_of(used)), hits_of_used);
     add_percentiles("hit, store open", shape, hits);
-    add_percentiles("hit, one of " + std::to_string(kUsed) + " in use", shape, hits_of_used);
+    add_percentiles("hit, one of " + std::to_string(used) + " in use", shape, hits_of_used);
     add_percentiles("miss, store open", shape, misses);
   }
 

@@ -4,12 +4,10 @@
 // out = w2 * gelu(w1 * [cls, features] + b1) + b2. A row without options has p = 0 throughout.
 //
 //! entry action_head
-//! param X        word fp32                  element type of cls
 //! param D        int  8..65536 step 8       hidden size
 //! param UNITS    int  1..16384              hidden units
 //! param ACTIONS  int  1..4096
 //! arg cls      ptr   [R, D] fp32
-//! arg cls_low  ptr   null: only GPUs keep the residual stream in two parts
 //! arg logits   ptr   [n] fp32
 //! arg offsets  ptr   [R + 1] i32, ascending: row r has the logits offsets[r]..offsets[r + 1]
 //! arg w1       ptr   [UNITS, D + 4] fp32
@@ -72,14 +70,14 @@ void write_features(const fp32* logits, int count, fp32* features) {
 
 }  // namespace
 
-extern "C" void action_head(const X* cls, void*, const fp32* logits, const int* offsets,
-                            const fp32* w1, const fp32* b1, const fp32* w2, const fp32* b2,
-                            fp32* out, int R, Block block) {
+extern "C" void action_head(const fp32* cls, const fp32* logits, const int* offsets, const fp32* w1,
+                            const fp32* b1, const fp32* w2, const fp32* b2, fp32* out, int R,
+                            Block block) {
   constexpr int kInputs = D + 4;
   const Range range = share_of(R, block.x, block.nx);
   for (long long row = range.begin; row < range.end; ++row) {
     fp32 inputs[kInputs], units[UNITS];
-    __builtin_memcpy(inputs, cls + row * D, D * sizeof(X));
+    __builtin_memcpy(inputs, cls + row * D, D * sizeof(fp32));
     write_features(logits + offsets[row], offsets[row + 1] - offsets[row], inputs + D);
     for (long long unit = 0; unit < UNITS; ++unit) {
       units[unit] = dot<kInputs>(w1 + unit * kInputs, inputs) + b1[unit];

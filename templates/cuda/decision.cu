@@ -12,14 +12,14 @@
 //! param  UNITS    int  4..8192 step 4            units of the action head
 //! param  ACTIONS  int  1..1024
 //!
-//! arg    parts    ptr                            [n, ceil(D / 16)] fp32
+//! arg    parts    ptr                            [offsets[R], D / 16] fp32
 //! arg    bias     ptr                            [1] fp32
 //! arg    offsets  ptr                            [R + 1] i32: row r has logits offsets[r]..
 //! arg    units    ptr                            [R, UNITS] fp32
 //! arg    action_w ptr                            [UNITS, D + 4] fp32
 //! arg    w2       ptr                            [ACTIONS, UNITS] fp32
 //! arg    b2       ptr                            [ACTIONS] fp32
-//! arg    logits   ptr                            [n] fp32, written
+//! arg    logits   ptr                            [offsets[R]] fp32, written
 //! arg    actions  ptr                            [R, ACTIONS] fp32, written
 //! arg    R        i32                            may be 0 (with an empty grid)
 //
@@ -29,10 +29,9 @@
 #include "dependent_launch.cuh"
 #include "gelu.cuh"
 #include "reduce.cuh"
-#include "types.cuh"
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kParts = (D + 15) / 16;
+constexpr int kParts = D / 16;
 constexpr int kMostLogits = 255;
 constexpr int kThreadUnits = (UNITS + kThreads - 1) / kThreads;
 
@@ -78,7 +77,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __shared__ float row_logits[kMostLogits], hidden[UNITS];
   let_next_kernel_start();
   const int row = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (row >= R) return;
   float4 feature_weights[kThreadUnits];  // no kernel writes weights: they come before the wait
 #pragma unroll
   for (int i = 0; i < kThreadUnits; ++i) {
@@ -87,6 +85,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         *reinterpret_cast<const float4*>(action_w + static_cast<long long>(unit) * (D + 4) + D);
   }
   wait_for_kernels_before();
+  if (row >= R) return;
   float before[kThreadUnits];
 #pragma unroll
   for (int i = 0; i < kThreadUnits; ++i) {

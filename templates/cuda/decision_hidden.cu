@@ -9,39 +9,38 @@
 //
 //! entry  decision_hidden
 //! launch dependent
-//! param  X            word fp32 bf16 fp16        elements of x
+//! param  T            word fp32 bf16 fp16        elements of x
 //! param  D            int  32..16777216 step 32  columns of x, units of the scorer
 //! param  UNITS        int  4..8192 step 4        units of the action head
 //!
-//! arg    x            ptr                        [n, D] X: R rows' first tokens, then markers
-//! arg    x_low        ptr                        [n, D] X, null with fp32: residual.cuh
+//! arg    x            ptr                        [n, D] T: R rows' first tokens, then markers
+//! arg    x_low        ptr                        [n, D] T, null with fp32: residual.cuh
 //! arg    moments      ptr                        [n, D / 32, 2] fp32
 //! arg    w            ptr                        [D, D] fp32
 //! arg    bias         ptr                        [D] fp32
 //! arg    out_weight   ptr                        [D] fp32
 //! arg    action_w     ptr                        [UNITS, D + 4] fp32
 //! arg    action_bias  ptr                        [UNITS] fp32
-//! arg    parts        ptr                        [n - R, ceil(D / 16)] fp32, written
+//! arg    parts        ptr                        [n - R, D / 16] fp32, written
 //! arg    units        ptr                        [R, UNITS] fp32, written
 //! arg    eps          f32                        added to the variance
 //! arg    R            i32                        0 to n
 //! arg    n            i32                        may be 0 (with an empty grid)
 //
 // Pointers are aligned to 16 bytes.
-// Launch: grid.x = ceil(n / 4) * B with B = ceil(D / 16) + ceil(UNITS / 16), or fewer in multiples
-// of B: best as many as run at once, two on a multiprocessor; block.x = 256. No dynamic shared
-// memory.
+// Launch: grid.x = ceil(n / 4) * B with B = D / 16 + ceil(UNITS / 16), or fewer in multiples of B:
+// best as many as run at once, two on a multiprocessor; block.x = 256. No dynamic shared memory.
 #include "gelu.cuh"
 #include "moments.cuh"
 
 constexpr int kWarps = 8, kWarpUnits = 2, kBlockUnits = kWarps * kWarpUnits;
 constexpr int kRows = 4;  // of a block at a time
 constexpr int kRowLanes = 32 / kRows, kUnitLanes = kRowLanes / kWarpUnits;
-constexpr int kScorerBlocks = (D + kBlockUnits - 1) / kBlockUnits;
+constexpr int kScorerBlocks = D / kBlockUnits;
 constexpr int kActionBlocks = (UNITS + kBlockUnits - 1) / kBlockUnits;
 constexpr int kBlocks = kScorerBlocks + kActionBlocks;
-constexpr int kSteps = (D + 255) / 256;  // a lane has 8 neighbouring columns out of every 256
-constexpr bool kHoldsWeights = kSteps <= 8;
+constexpr int kSteps = (D + 255) / 256;      // a lane has 8 neighbouring columns out of every 256
+constexpr bool kHoldsWeights = kSteps <= 6;  // more than 96 registers of weights spill
 
 /// A warp's units of a weight with `pitch` columns.
 class UnitWeights {
@@ -73,7 +72,7 @@ class UnitWeights {
 
 /// Dot products of rows first.. (behind the last, that one again) with a warp's units: lane i gets
 /// that of row i / kRowLanes and unit i / kUnitLanes % kWarpUnits.
-__device__ inline float dot_products(const ResidualStream<X>& x, const UnitWeights& weights,
+__device__ inline float dot_products(const ResidualStream<T>& x, const UnitWeights& weights,
                                      int first, int end) {
   float sums[kRows * kWarpUnits] = {};
 #pragma unroll(kHoldsWeights ? kSteps : 1)
@@ -127,28 +126,29 @@ __device__ inline float block_sum(float part) {
 }
 
 extern "C" __global__ void __launch_bounds__(kWarps * 32, 2)
-    decision_hidden(X* x, X* x_low, const float* moments, const float* w, const float* bias,
+    decision_hidden(T* x, T* x_low, const float* moments, const float* w, const float* bias,
                     const float* out_weight, const float* action_w, const float* action_bias,
                     float* parts, float* units, float eps, int R, int n) {
-  let_next_kernel_start();
   const Share mine = share_of(R, n);
   const int lane = threadIdx.x % 32, unit = mine.first_unit + lane / kUnitLanes % kWarpUnits;
   const int all_units = mine.is_scorer ? D : UNITS;
   const UnitWeights weights(mine.is_scorer ? w : action_w, mine.is_scorer ? D : D + 4,
                             mine.first_unit, all_units);
-  const bool exists = unit < all_units;
+  const bool exists = unit < all_units;  // all of the scorer's do
   const float offset = exists ? (mine.is_scorer ? bias : action_bias)[unit] : 0;
-  const float factor = mine.is_scorer && exists ? out_weight[unit] : 0;
+  const float factor = mine.is_scorer ? out_weight[unit] : 0;
+  let_next_kernel_start();
   wait_for_kernels_before();
 #pragma unroll 1
   for (int chunk = blockIdx.x / kBlocks; mine.begin + chunk * kRows < mine.end;
        chunk += gridDim.x / kBlocks) {
     const int first = mine.begin + chunk * kRows, row = first + lane / kRowLanes;
-    RowMoments<X, D> row_moments;
+    RowMoments<T, D> row_moments;
     if (mine.is_scorer) row_moments.load(moments, min(row, mine.end - 1));
-    const float sum = dot_products(ResidualStream<X>{x, x_low}, weights, first, mine.end);
+    const float sum = dot_products(ResidualStream<T>{x, x_low}, weights, first, mine.end);
     if (mine.is_scorer) {
-      const float scale = row_moments.scale(moments, eps) * kResidualUnit<X>;
+      // scale() is for elements as they are stored, load8() has joined their parts.
+      const float scale = row_moments.scale(moments, eps) * kResidualUnit<T>;
       float part = gelu(__fmaf_rn(sum, scale, offset)) * factor;
       part = block_sum(part + __shfl_xor_sync(kAllLanes, part, kUnitLanes));
       const int my_row = first + threadIdx.x;

@@ -32,16 +32,6 @@ class NormRow {
     }
   }
 
-  /// Calls visit(column, values, values of `other`) in the same way.
-  template <class Visit>
-  __device__ void for_each_with(const NormRow& other, const Visit& visit) {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const int column = (step * Threads + threadIdx.x % Threads) * 8;
-      if (D % (8 * Threads) == 0 || column < D) visit(column, values_[step], other.values_[step]);
-    }
-  }
-
   /// Replaces the row by (row - mean) / sqrt(variance + eps). Threads that share a row, and where a
   /// row takes more than a warp all threads of the block, must call it together.
   __device__ void normalize(float eps) {

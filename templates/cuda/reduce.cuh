@@ -1,5 +1,5 @@
-// Sums and maxima over the lanes of a warp, or over neighbouring lanes of it. Every lane ends with
-// the same bits: partners add the same two numbers, and the order is fixed.
+// Sums and maxima over the lanes of a warp, or over neighbouring lanes of it. Every lane of a
+// group ends with the same bits: partners add the same two numbers, and the order is fixed.
 #pragma once
 
 constexpr unsigned kAllLanes = 0xffffffffu;
@@ -16,9 +16,11 @@ __device__ inline float lanes_sum(float value) {
 }
 
 /// Sums over the warp of Count values, a power of two up to 32: lane i gets that of value
-/// i / (32 / Count). Takes Count shuffles or so instead of 5 * Count.
+/// i / (32 / Count), as do the other lanes of its group. Takes Count shuffles or so instead of
+/// 5 * Count.
 template <int Count>
 __device__ inline float distributed_sum(float (&values)[Count]) {
+  static_assert(Count <= 32 && (Count & (Count - 1)) == 0);
   int offset = 16;
 #pragma unroll
   for (int half = Count / 2; half > 0; half /= 2, offset /= 2) {

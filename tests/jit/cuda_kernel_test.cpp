@@ -1,7 +1,9 @@
 // Kernels on a GPU: launching, graphs, timing, faults. Cases that need no GPU come first.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -126,6 +128,37 @@ TEST_CASE("saxpy over a million elements is right") {
   REQUIRE(stream->copy_to_host(y.data(), dy.data(), bytes));
   REQUIRE(stream->synchronize());
   CHECK((y == expected));
+}
+
+TEST_CASE("a kernel reads and writes the host's memory at its own address, in a graph, too") {
+  const auto device = gpu_with_compiler();
+  if (!device) return;
+  constexpr int kCount = 1003;
+  auto stream = *device->create_stream();
+  const Buffer x = *device->allocate_host(kCount * sizeof(float));
+  const Buffer y = *device->allocate_host(kCount * sizeof(float));
+  std::iota(x.as<float>(), x.as<float>() + kCount, 0.0f);
+  std::fill_n(y.as<float>(), kCount, 1.0f);
+  const auto saxpy = kernel(*device, "saxpy", kSaxpySignature);
+  const auto add = [&] {
+    return saxpy->launch(*stream, blocks(kCount, 256), 2.0f, x.data(), y.data(), kCount);
+  };
+  const auto sums = [&](float times) {
+    for (int i = 0; i < kCount; ++i) {
+      if (y.as<float>()[i] != times * 2.0f * static_cast<float>(i) + 1.0f) return false;
+    }
+    return true;
+  };
+  REQUIRE(add());
+  REQUIRE(stream->synchronize());
+  CHECK(sums(1));
+  REQUIRE(stream->begin_capture());
+  REQUIRE(add());
+  auto graph = stream->end_capture();
+  REQUIRE(graph);
+  REQUIRE(stream->launch(**graph));
+  REQUIRE(stream->synchronize());
+  CHECK(sums(2));
 }
 
 TEST_CASE("wrong arguments are refused and nothing is launched") {

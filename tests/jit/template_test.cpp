@@ -121,7 +121,11 @@ TEST_CASE("a cluster of several blocks is an attribute of the entry, a block alo
   CHECK(contains(constants_of(*source, "C*4"), "#define LAYA_CLUSTER __cluster_dims__(8, 1, 1)\n"));
   CHECK(contains(constants_of(*source, "D"), "#define LAYA_CLUSTER\n"));
   CHECK_FALSE(contains(constants_of(*source, ""), "LAYA_CLUSTER"));
-  CHECK(contains(constants_of(*source, "E"), "'E' is no product of int parameters and numbers"));
+  CHECK(contains(constants_of(*source, "E"), "'E' of 'launch cluster' is no product"));
+  CHECK(contains(constants_of(*source, "0*C"), "a cluster of 0 blocks; at least 1 is needed"));
+  const auto twice = parse_template("m", Backend::kCuda, head + "//! launch cluster D\n");
+  REQUIRE_FALSE(twice);
+  CHECK(contains(twice.error().message, "line 6: a second cluster"));
 }
 
 TEST_CASE("a map argument that makes no sense is refused") {
@@ -136,16 +140,16 @@ TEST_CASE("a map argument that makes no sense is refused") {
     CHECK(signature.error().kind == ErrorKind::kBadSpec);
     return signature.error().message;
   };
-  CHECK(contains(resolve_error("N N N N N"), "'N' is no dtype"));
-  CHECK(contains(resolve_error("bf16 rows N N N"), "'rows' is no product"));
+  CHECK(contains(resolve_error("N N N N N"), "'N' of argument 'a' is no dtype"));
+  CHECK(contains(resolve_error("bf16 rows N N N"), "'rows' of argument 'a' is no product"));
   CHECK(contains(resolve_error("bf16 N 2**N N N"), "is no product"));
   CHECK(contains(resolve_error("bf16 N N N"), "a map needs"));
   CHECK(contains(resolve_error("bf16 N N N N by_row 8"), "a map can have 'by_thread ROWS' only"));
   CHECK(contains(resolve_error("bf16 N N N N by_thread"), "a map can have 'by_thread ROWS' only"));
-  CHECK(contains(resolve_error("bf16 N N N N by_thread 4"), "'4' is no multiple"));
-  CHECK(contains(resolve_error("bf16 N N N N by_thread 16"), "'16' does not"));
+  CHECK(contains(resolve_error("bf16 N N N N by_thread 4"), "'4' of argument 'a' is no multiple"));
+  CHECK(contains(resolve_error("bf16 N N N N by_thread 16"), "'16' of argument 'a' does not"));
   CHECK(contains(resolve_error("bf16 r N N N by_thread 8\n//! arg r i32"),
-                 "'8' needs a number of rows"));
+                 "'8' of argument 'a' needs a number of rows"));
   const auto on_cpu =
       parse_template("m", Backend::kCpu, "//! entry m\n//! arg a map bf16 1 1 1 1\n");
   CHECK(contains(on_cpu.error().message, "only CUDA"));

@@ -105,9 +105,26 @@ TEST_CASE("norms are kernels of their own on the CPU and part of products on GPU
 TEST_CASE("the decision is computed in fp32 whatever the dtype") {
   const Plan plan = plan_of("base", DType::kBF16, kHopper);
   CHECK(plan.scorer_hidden.dtype == DType::kF32);
-  CHECK(plan.scorer_hidden.multiply.variants.empty());  // part of decision_hidden
+  const Plan cpu = plan_of("base", DType::kBF16, jit::host_cpu_target());
+  CHECK(cpu.scorer_hidden.dtype == DType::kF32);
+  CHECK(contains(cpu.scorer_hidden.multiply.choose(1).spec.to_string(), "T=fp32"));
   CHECK(contains(plan.qkv.multiply.choose(1).spec.to_string(), "T=bf16"));
   CHECK(contains(plan.embed_norm.choose(1).spec.to_string(), "E=fp16"));
+}
+
+TEST_CASE("the decision is two kernels on GPUs and four on the CPU") {
+  const Plan gpu = plan_of("base", DType::kF16, kHopper);
+  const Plan cpu = plan_of("base", DType::kF32, jit::host_cpu_target());
+  for (const auto& op : {&Plan::decision_hidden, &Plan::decision}) {
+    CHECK_FALSE((gpu.*op).variants.empty());
+    CHECK((cpu.*op).variants.empty());
+  }
+  for (const auto& op : {&Plan::scorer_norm, &Plan::score, &Plan::action_head}) {
+    CHECK((gpu.*op).variants.empty());
+    CHECK_FALSE((cpu.*op).variants.empty());
+  }
+  CHECK(gpu.scorer_hidden.multiply.variants.empty());
+  CHECK_FALSE(cpu.scorer_hidden.multiply.variants.empty());
 }
 
 TEST_CASE("a model without sliding layers needs no sliding attention") {

@@ -130,6 +130,7 @@ TEST_CASE("where norms are folded, the layers' own are gone and biases hold what
   CHECK(weights.encoder[0].mlp_norm.weight == nullptr);
   CHECK(weights.head[0].norm1.weight != nullptr);  // applied by the encoder's last norm
   CHECK(weights.head[1].norm1.weight == nullptr);
+  CHECK(weights.scorer_norm.weight == nullptr);
 
   const auto floats_of = [&](const std::string& name) {
     const Tensor& tensor = checkpoint.tensor(name);
@@ -138,20 +139,22 @@ TEST_CASE("where norms are folded, the layers' own are gone and biases hold what
             DType::kF32, values.size());
     return values;
   };
-  const std::string prefix = "head.layers.0.";
-  const std::vector<float> g = floats_of(prefix + "norm2.weight");
-  const std::vector<float> c = floats_of(prefix + "norm2.bias");
-  const std::vector<float> w = floats_of(prefix + "linear1.weight");
-  const std::vector<float> b = floats_of(prefix + "linear1.bias");
-  for (size_t n = 0; n < b.size(); ++n) {
-    std::vector<float> row(w.begin() + static_cast<std::ptrdiff_t>(n * g.size()),
-                           w.begin() + static_cast<std::ptrdiff_t>((n + 1) * g.size()));
-    CHECK(static_cast<const float*>(weights.head[0].mlp_in.bias)[n] ==
-          b[n] + folded_norm_bias(row, c));
-    fold_norm_weight(row, g);
-    const auto* folded = static_cast<const float*>(weights.head[0].mlp_in.weight) + n * g.size();
-    REQUIRE(std::equal(row.begin(), row.end(), folded));
-  }
+  const auto check_folded = [&](const std::string& norm, const std::string& product,
+                                const LinearWeights& linear) {
+    CAPTURE(product);
+    const std::vector<float> g = floats_of(norm + ".weight"), c = floats_of(norm + ".bias");
+    const std::vector<float> w = floats_of(product + ".weight"), b = floats_of(product + ".bias");
+    for (size_t n = 0; n < b.size(); ++n) {
+      std::vector<float> row(w.begin() + static_cast<std::ptrdiff_t>(n * g.size()),
+                             w.begin() + static_cast<std::ptrdiff_t>((n + 1) * g.size()));
+      CHECK(static_cast<const float*>(linear.bias)[n] == b[n] + folded_norm_bias(row, c));
+      fold_norm_weight(row, g);
+      const auto* folded = static_cast<const float*>(linear.weight) + n * g.size();
+      REQUIRE(std::equal(row.begin(), row.end(), folded));
+    }
+  };
+  check_folded("head.layers.0.norm2", "head.layers.0.linear1", weights.head[0].mlp_in);
+  check_folded("scorer.0", "scorer.1", weights.scorer_hidden);
 }
 
 TEST_CASE("layers of one RoPE base share one table, of angles where a product rotates") {

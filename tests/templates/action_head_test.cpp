@@ -10,12 +10,10 @@ struct Shape {
 
 class ActionHead {
  public:
-  ActionHead(Harness& on, model::DType compute, const Shape& shape)
+  ActionHead(Harness& on, const Shape& shape)
       : on_(on),
-        compute_(compute),
         shape_(shape),
-        op_(model::action_head_op(on.target(), model::residual_dtype(on.target(), compute), shape.d,
-                                  shape.units, shape.actions)),
+        op_(model::action_head_op(on.target(), shape.d, shape.units, shape.actions)),
         w1_(random_.values(size(shape.units) * (size(shape.d) + 4), -0.1f, 0.1f)),
         b1_(random_.values(size(shape.units), -1, 1)),
         w2_(random_.values(size(shape.actions) * size(shape.units), -0.2f, 0.2f)),
@@ -25,8 +23,7 @@ class ActionHead {
 
   /// One vector of option logits per row.
   void check(const Rows& rows) {
-    const std::vector<float> cls =
-        on_.read(on_.residual(random_.values(rows.size() * size(shape_.d), -2, 2), compute_));
+    const std::vector<float> cls = random_.values(rows.size() * size(shape_.d), -2, 2);
     const std::vector<float> out = run(cls, rows);
     check_close(out, expected(cls, rows), {1e-5, 1e-5});
     for (size_t row = 0; row < rows.size(); ++row) {
@@ -51,14 +48,13 @@ class ActionHead {
       offsets.push_back(static_cast<int>(logits.size()));
     }
     const int count = static_cast<int>(rows.size());
-    const ResidualArray device_cls = on_.residual(cls, compute_);
+    const DeviceArray device_cls = on_.floats(cls);
     const DeviceArray device_logits = on_.floats(logits);
     const DeviceArray device_offsets = on_.ints(offsets),
                       out = on_.output(size(count) * size(shape_.actions));
     const DeviceArray w1 = on_.floats(w1_), b1 = on_.floats(b1_), w2 = on_.floats(w2_),
                       b2 = on_.floats(b2_);
-    on_.run(op_, count, device_cls.x, device_cls.low(), device_logits, device_offsets, w1, b1, w2,
-            b2, out, count);
+    on_.run(op_, count, device_cls, device_logits, device_offsets, w1, b1, w2, b2, out, count);
     return on_.read(out);
   }
 
@@ -86,7 +82,6 @@ class ActionHead {
   }
 
   Harness& on_;
-  model::DType compute_;
   Shape shape_;
   model::Op op_;
   Random random_{9};
@@ -96,10 +91,9 @@ class ActionHead {
 }  // namespace
 
 CPU_TEST("action_head: features and network, for no option, one, many and extreme logits") {
-  const std::vector<model::DType> dtypes = on.dtypes();
   for (const Shape& shape : {Shape{768, 256, 2}, {1024, 256, 2}, {72, 20, 3}, {8, 4, 1}}) {
     CAPTURE(shape.d);
-    ActionHead head(on, dtypes[static_cast<size_t>(shape.units) % dtypes.size()], shape);
+    ActionHead head(on, shape);
     const auto few = head.logits(3, 4);
     head.check({});
     head.check({few});
