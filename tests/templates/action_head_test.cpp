@@ -59,26 +59,15 @@ class ActionHead {
   }
 
   std::vector<double> expected(const std::vector<float>& cls, const Rows& rows) const {
-    std::vector<double> result;
-    const int inputs = shape_.d + 4;
+    std::vector<double> inputs;
     for (size_t row = 0; row < rows.size(); ++row) {
       const auto begin = cls.begin() + static_cast<std::ptrdiff_t>(row) * shape_.d;
-      std::vector<double> input(begin, begin + shape_.d);
-      for (const double feature : reference::confidence_features(to_double(rows[row]))) {
-        input.push_back(feature);
-      }
-      std::vector<double> units = product(input, w1_, b1_, inputs);
-      for (double& unit : units) unit = reference::gelu(unit);
-      for (const double value : product(units, w2_, b2_, shape_.units)) result.push_back(value);
+      inputs.insert(inputs.end(), begin, begin + shape_.d);
+      const auto features = reference::confidence_features(to_double(rows[row]));
+      inputs.insert(inputs.end(), features.begin(), features.end());
     }
-    return result;
-  }
-
-  static std::vector<double> product(const std::vector<double>& input, const std::vector<float>& w,
-                                     const std::vector<float>& bias, int k) {
-    std::vector<int64_t> columns;
-    for (int64_t i = 0; i < std::ssize(bias); ++i) columns.push_back(i);
-    return reference::product(input, to_double(w), to_double(bias), k, columns);
+    return reference::two_layers(inputs, to_double(w1_), to_double(b1_), to_double(w2_),
+                                 to_double(b2_));
   }
 
   Harness& on_;

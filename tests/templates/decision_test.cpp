@@ -129,33 +129,24 @@ class Decider {
   std::vector<double> expected_logits(const std::vector<float>& marked) const {
     const std::vector<double> ones(d_, 1);
     const auto normed = reference::layer_norm(to_double(marked), ones, {}, kEps);
-    std::vector<double> hidden = product(normed, w_, bias_, shape_.d);
-    for (double& unit : hidden) unit = reference::gelu(unit);
-    return product(hidden, out_weight_, out_bias_, shape_.d);
+    return reference::two_layers(normed, to_double(w_), to_double(bias_), to_double(out_weight_),
+                                 to_double(out_bias_));
   }
 
   std::vector<double> expected_actions(const std::vector<float>& first_tokens,
                                        const std::vector<float>& logits,
                                        const std::vector<int>& options) const {
-    std::vector<double> input;
+    std::vector<double> inputs;
     size_t first = 0;
     for (size_t row = 0; row < options.size(); first += size(options[row++])) {
-      const auto x = to_double(rows_of(first_tokens, row, 1));
-      input.insert(input.end(), x.begin(), x.end());
+      const auto x = rows_of(first_tokens, row, 1);
+      inputs.insert(inputs.end(), x.begin(), x.end());
       const auto row_logits = std::span(logits).subspan(first, size(options[row]));
       const auto features = reference::confidence_features(to_double(row_logits));
-      input.insert(input.end(), features.begin(), features.end());
+      inputs.insert(inputs.end(), features.begin(), features.end());
     }
-    std::vector<double> units = product(input, action_w_, action_bias_, shape_.d + 4);
-    for (double& unit : units) unit = reference::gelu(unit);
-    return product(units, w2_, b2_, shape_.units);
-  }
-
-  static std::vector<double> product(const std::vector<double>& input, const std::vector<float>& w,
-                                     const std::vector<float>& bias, int k) {
-    std::vector<int64_t> columns;
-    for (int64_t i = 0; i < std::ssize(bias); ++i) columns.push_back(i);
-    return reference::product(input, to_double(w), to_double(bias), k, columns);
+    return reference::two_layers(inputs, to_double(action_w_), to_double(action_bias_),
+                                 to_double(w2_), to_double(b2_));
   }
 
   Harness& on_;

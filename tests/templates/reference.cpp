@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 namespace laya::test::reference {
 namespace {
@@ -69,6 +70,17 @@ Values product(View a, View w, View bias, int64_t k, std::span<const int64_t> co
     }
   }
   return result;
+}
+
+Values two_layers(View x, View w1, View b1, View w2, View b2) {
+  const auto layer = [](View input, View w, View bias) {
+    std::vector<int64_t> columns(bias.size());
+    std::iota(columns.begin(), columns.end(), 0);
+    return product(input, w, bias, std::ssize(w) / std::ssize(bias), columns);
+  };
+  Values hidden = layer(x, w1, b1);
+  for (double& unit : hidden) unit = gelu(unit);
+  return layer(hidden, w2, b2);
 }
 
 Values layer_norm(View x, View weight, View bias, double eps) {

@@ -18,6 +18,9 @@ double activate(double x, model::Activation activation);
 /// Columns `columns` of a * w^T + bias with a [rows, k], w [n, k]; an empty bias adds nothing.
 Values product(View a, View w, View bias, int64_t k, std::span<const int64_t> columns);
 
+/// gelu(x * w1^T + b1) * w2^T + b2 for rows of x [rows, w1.size() / b1.size()].
+Values two_layers(View x, View w1, View b1, View w2, View b2);
+
 /// LayerNorm of each row of x [rows, weight.size()]; an empty bias adds nothing.
 Values layer_norm(View x, View weight, View bias, double eps);
 
