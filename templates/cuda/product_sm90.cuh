@@ -157,7 +157,8 @@ class ProductPipeline {
 
   /// The work of one producer, a thread. `w_row(tile, part)` is the row of w where a part begins, a
   /// multiple of GROUP;
-  /// `load_extra(tile, box, to, barrier)` starts the copy of an extra box.
+  /// `load_extra(tile, box, to, barrier)` starts the copy of an extra box. Lets the next kernel
+  /// start once the slabs of the first tile are on their way.
   template <class Tiles, class WRow, class LoadExtra>
   __device__ void produce(int producer, const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                           const WRow& w_row, const LoadExtra& load_extra) {
