@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <set>
@@ -197,7 +196,7 @@ Attempt<void> merge(Connection& connection, Connection& bundle, int64_t max_byte
     // Checked once more: what was checked before may have been another file.
     if (!entry || !entry->is_sound()) return fail(Fault::kOther, "the bundle has changed");
     const StoredRecord& record = entry->row.record;
-    LAYA_ASSIGN(const bool known, has_row(connection, record.digest, record.producer));
+    LAYA_ASSIGN(const bool known, has_row(connection, id));
     LAYA_ASSIGN(const int64_t bytes, total_bytes(connection));
     const int64_t size = stored_bytes(record) + static_cast<int64_t>(entry->common->size());
     if (known) {
@@ -220,29 +219,29 @@ Result<BundleManifest> check_bundle(const std::filesystem::path& file) {
 }
 
 Result<BundleManifest> SqliteStore::export_bundle(const std::filesystem::path& file,
-                                                  std::vector<EntryInfo> entries,
+                                                  const std::vector<EntryInfo>& entries,
                                                   std::vector<KeyField> notes) {
-  // The same records make the same file, whatever their order here.
-  std::sort(entries.begin(), entries.end(), [](const EntryInfo& a, const EntryInfo& b) {
-    return std::pair(a.digest, a.producer) < std::pair(b.digest, b.producer);
-  });
+  std::set<int64_t> ids;  // The same records make the same file, whatever their order here.
+  for (const EntryInfo& entry : entries) {
+    const auto digest = Digest::from_hex(entry.digest);
+    if (!digest) return fail(ErrorKind::kBadInput, "'" + entry.digest + "' is no digest");
+    ids.insert(row_id(*digest, entry.producer));
+  }
   LAYA_ASSIGN(NewFile target, NewFile::create(file));
   LAYA_ASSIGN(Connection bundle, result_of(create_database(target.path())));
   LAYA_ASSIGN(Transaction transaction, result_of(Transaction::begin(bundle)));
   Seal seal;
-  for (const EntryInfo& entry : entries) {
-    const auto digest = Digest::from_hex(entry.digest);
-    if (!digest) return fail(ErrorKind::kBadInput, "'" + entry.digest + "' is no digest");
-    LAYA_ASSIGN(const auto found, result_of(read_entry([&](Connection& connection) {
-                  return read_row(connection, *digest, entry.producer);
-                })));
+  for (const int64_t id : ids) {
+    LAYA_ASSIGN(
+        const auto found,
+        result_of(read_entry([&](Connection& connection) { return read_row(connection, id); })));
     if (!found) continue;  // Removed since.
+    const StoredRecord& record = found->row.record;
     if (!found->is_sound()) {
       return fail(
           ErrorKind::kStoreError,
-          "record " + entry.digest + " is damaged; `laya cache verify --repair` removes it");
+          "record " + record.digest.hex() + " is damaged; `laya cache verify --repair` removes it");
     }
-    const StoredRecord& record = found->row.record;
     LAYA_TRY(result_of(write_row(bundle, record, *found->common, /*created_at=*/0)));
     seal.add(record);
   }

@@ -20,8 +20,12 @@ namespace laya::cache {
 struct Entry {
   Row row;
   std::shared_ptr<const std::string> common;  ///< null: it is lost or damaged
-  /// Whether the record is as it was stored. Without the common text nobody can tell.
-  bool is_sound() const { return common && cache::is_sound(row.record, *common); }
+  /// Whether the record is as it was stored, and where find() looks for it. Without the common text
+  /// nobody can tell.
+  bool is_sound() const {
+    return common && cache::is_sound(row.record, *common) &&
+           row.id == row_id(row.record.digest, row.record.producer);
+  }
   /// Whether this is the record for a key of this text.
   bool has_key_text(std::string_view text) const {
     return common && cache::has_key_text(row.record, *common, text);

@@ -17,18 +17,18 @@ namespace laya::cache {
 namespace {
 
 constexpr int64_t kApplicationId = 0x4c617961;  // "Laya"
-constexpr int64_t kFormatVersion = 3;
+constexpr int64_t kFormatVersion = 4;
 
 // artifacts never changes but by whole rows; what changes with use is in a table of its own,
-// because an UPDATE rewrites the whole row. AUTOINCREMENT: an id is never used again, so a late
-// recency update cannot hit another record, and the newest record has the greatest id. texts holds
-// the ends of key texts, each once; it goes with the last record that needs it. That and totals are
-// seen to by triggers, so that no statement can forget them. recent holds what processes that only
-// read have used, a row for each; usage is brought up to date with it when something is stored or
-// listed, since that changes as many pages as there are records.
+// because an UPDATE rewrites the whole row. Its ids are row_id(): an index over digests would be
+// one more page to read for each hit, at random. texts holds the ends of key texts, each once; it
+// goes with the last record that needs it. That and totals are seen to by triggers, so that no
+// statement can forget them. recent holds what processes that only read have used, a row for each;
+// usage is brought up to date with it when something is stored or listed, since that changes as
+// many pages as there are records.
 constexpr char kSchema[] = R"sql(
   CREATE TABLE artifacts(
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    id INTEGER PRIMARY KEY,
     digest BLOB NOT NULL,
     producer BLOB NOT NULL,
     common BLOB NOT NULL,
@@ -37,8 +37,7 @@ constexpr char kSchema[] = R"sql(
     artifact_bytes INTEGER NOT NULL,
     metadata BLOB NOT NULL,
     own_text BLOB NOT NULL,
-    artifact BLOB NOT NULL,
-    UNIQUE(digest, producer)
+    artifact BLOB NOT NULL
   ) STRICT;
   CREATE INDEX artifacts_by_common ON artifacts(common);
   CREATE TABLE texts(
@@ -74,7 +73,7 @@ constexpr char kSchema[] = R"sql(
     UPDATE totals SET bytes = bytes - length(old.text);
   END;
   PRAGMA application_id = 0x4c617961;
-  PRAGMA user_version = 3;
+  PRAGMA user_version = 4;
 )sql";
 
 // No memory map: a file that shrinks would end the host program. A page cache that holds the inner

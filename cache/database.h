@@ -15,7 +15,7 @@ namespace laya::cache {
 
 /// The format version is part of the name: another version has another file, so that they never
 /// meet. It is also the database's user_version.
-inline constexpr char kDatabaseName[] = "kernels-v3.sqlite";
+inline constexpr char kDatabaseName[] = "kernels-v4.sqlite";
 
 /// The database of `directory`, which must be absolute and free of symbolic links.
 std::filesystem::path database_file(const std::filesystem::path& directory);

@@ -115,7 +115,7 @@ Result<int64_t> SqliteStore::remove(const std::vector<EntryInfo>& entries) {
     if (!digest) return fail(ErrorKind::kBadInput, "'" + entry.digest + "' is no digest");
     // One record at a time, so that others can work meanwhile.
     LAYA_ASSIGN(removed, result_of(attempt([&](Connection& connection) -> Attempt<int64_t> {
-                  LAYA_TRY(remove_row(connection, *digest, entry.producer));
+                  LAYA_TRY(remove_row(connection, row_id(*digest, entry.producer)));
                   return removed + connection.changes();
                 })));
   }

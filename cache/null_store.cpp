@@ -29,7 +29,7 @@ class NullStore final : public Store {
   Result<int64_t> remove(const std::vector<EntryInfo>&) override { return 0; }
   Result<int64_t> shrink(int64_t) override { return 0; }
   Result<int64_t> clear() override { return 0; }
-  Result<BundleManifest> export_bundle(const std::filesystem::path&, std::vector<EntryInfo>,
+  Result<BundleManifest> export_bundle(const std::filesystem::path&, const std::vector<EntryInfo>&,
                                        std::vector<KeyField>) override {
     return fail(ErrorKind::kStoreError, reason_);
   }

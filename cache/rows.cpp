@@ -18,6 +18,9 @@ namespace {
 
 #define LAYA_TEXT "SELECT digest, bytes, text FROM texts "
 
+/// The bits of an id that depend on the producer.
+constexpr int64_t kProducerBits = (int64_t{1} << 31) - 1;
+
 std::string_view bytes_of(const Digest& digest) {
   return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
 }
@@ -71,17 +74,16 @@ Attempt<int64_t> next_use(Connection& connection) {
       "SELECT coalesce(max(used), 0) + 1 FROM usage WHERE used < 4611686018427387904");
 }
 
-/// `id`: an int64_t, or nullptr for the next one.
-template <class Id>
-Attempt<void> insert_record(Connection& connection, const StoredRecord& record, int64_t created_at,
-                            Id id) {
+Attempt<void> insert_record(Connection& connection, int64_t id, const StoredRecord& record,
+                            int64_t created_at) {
   return Query(connection,
-               "INSERT INTO artifacts(digest, producer, common, checksum, created_at, "
-               "artifact_bytes, metadata, own_text, artifact, id) "
+               "INSERT INTO artifacts(id, digest, producer, common, checksum, created_at, "
+               "artifact_bytes, metadata, own_text, artifact) "
                "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-               Blob{bytes_of(record.digest)}, Blob{record.producer}, Blob{bytes_of(record.common)},
-               Blob{bytes_of(record.checksum)}, created_at, record.artifact_bytes,
-               Blob{record.metadata}, Blob{record.own_text}, Blob{record.artifact}, id)
+               id, Blob{bytes_of(record.digest)}, Blob{record.producer},
+               Blob{bytes_of(record.common)}, Blob{bytes_of(record.checksum)}, created_at,
+               record.artifact_bytes, Blob{record.metadata}, Blob{record.own_text},
+               Blob{record.artifact})
       .run();
 }
 
@@ -118,30 +120,35 @@ Attempt<void> insert_usage(Connection& connection, int64_t id, int64_t used,
 
 }  // namespace
 
+int64_t row_id(const Digest& digest, std::string_view producer) {
+  uint64_t bits = 0;
+  for (int i = 0; i < 8; ++i) bits = bits << 8 | digest.bytes[i];
+  return static_cast<int64_t>(bits >> 1) ^
+         (static_cast<int64_t>(checksum_of(producer)) & kProducerBits);
+}
+
 Attempt<std::optional<Row>> read_row(Connection& connection, const Digest& digest,
                                      std::string_view producer) {
+  const int64_t id = row_id(digest, producer);
   if (producer.empty()) {
-    Query query(connection, LAYA_ROW "WHERE digest = ?1 ORDER BY id DESC LIMIT 1",
-                Blob{bytes_of(digest)});
+    Query query(connection,
+                LAYA_ROW
+                "WHERE id = (SELECT id FROM artifacts LEFT JOIN usage USING(id) "
+                "WHERE id BETWEEN ?1 AND ?2 AND digest = ?3 ORDER BY used DESC LIMIT 1)",
+                id & ~kProducerBits, id | kProducerBits, Blob{bytes_of(digest)});
     return read_one(query);
   }
-  Query query(connection, LAYA_ROW "WHERE digest = ?1 AND producer = ?2", Blob{bytes_of(digest)},
-              Blob{producer});
-  return read_one(query);
+  LAYA_ASSIGN(auto row, read_row(connection, id));
+  if (!row) return std::nullopt;
+  const StoredRecord& record = row->record;
+  const bool matches = record.digest == digest && record.producer == producer;
+  // What is damaged is no other record: the caller has to know of it.
+  if (!matches && is_intact(record)) return std::nullopt;
+  return row;
 }
 
 Attempt<std::optional<Row>> read_row(Connection& connection, int64_t id) {
   Query query(connection, LAYA_ROW "WHERE id = ?1", id);
-  return read_one(query);
-}
-
-Attempt<std::optional<Row>> read_first_row(Connection& connection, int64_t id) {
-  Query query(connection, LAYA_ROW "NOT INDEXED WHERE id >= ?1 ORDER BY id LIMIT 1", id);
-  return read_one(query);
-}
-
-Attempt<std::optional<Row>> read_last_row(Connection& connection, int64_t id) {
-  Query query(connection, LAYA_ROW "NOT INDEXED WHERE id <= ?1 ORDER BY id DESC LIMIT 1", id);
   return read_one(query);
 }
 
@@ -156,9 +163,8 @@ Attempt<std::vector<int64_t>> read_ids(Connection& connection) {
   }
 }
 
-Attempt<bool> has_row(Connection& connection, const Digest& digest, std::string_view producer) {
-  Query query(connection, "SELECT 1 FROM artifacts WHERE digest = ?1 AND producer = ?2",
-              Blob{bytes_of(digest)}, Blob{producer});
+Attempt<bool> has_row(Connection& connection, int64_t id) {
+  Query query(connection, "SELECT 1 FROM artifacts WHERE id = ?1", id);
   return query.step();
 }
 
@@ -168,20 +174,21 @@ int64_t now() {
 
 Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record,
                            std::string_view common, int64_t created_at) {
-  LAYA_TRY(remove_row(connection, record.digest, record.producer));
+  const int64_t id = row_id(record.digest, record.producer);
+  LAYA_TRY(remove_row(connection, id));
   LAYA_TRY(ensure_text(connection, record.common, common));
-  LAYA_TRY(insert_record(connection, record, created_at, nullptr));
-  const int64_t id = connection.last_id();
+  LAYA_TRY(insert_record(connection, id, record, created_at));
   LAYA_ASSIGN(const int64_t used, next_use(connection));
   LAYA_TRY(insert_usage(connection, id, used, record));
   return id;
 }
 
-Attempt<bool> restore_row(Connection& connection, const Row& row) {
-  const auto inserted = insert_record(connection, row.record, now(), row.id);
+Attempt<bool> restore_row(Connection& connection, const StoredRecord& record, int64_t used) {
+  const int64_t id = row_id(record.digest, record.producer);
+  const auto inserted = insert_record(connection, id, record, now());
   if (!inserted && inserted.error().fault == Fault::kInconsistent) return false;
   LAYA_TRY(inserted);
-  LAYA_TRY(insert_usage(connection, row.id, row.id, row.record));
+  LAYA_TRY(insert_usage(connection, id, used, record));
   return true;
 }
 
@@ -217,12 +224,6 @@ Attempt<std::vector<Digest>> read_missing_texts(Connection& connection) {
 
 Attempt<void> remove_row(Connection& connection, int64_t id) {
   return Query(connection, "DELETE FROM artifacts WHERE id = ?1", id).run();
-}
-
-Attempt<void> remove_row(Connection& connection, const Digest& digest, std::string_view producer) {
-  return Query(connection, "DELETE FROM artifacts WHERE digest = ?1 AND producer = ?2",
-               Blob{bytes_of(digest)}, Blob{producer})
-      .run();
 }
 
 Attempt<int64_t> remove_all_rows(Connection& connection) {
@@ -296,7 +297,8 @@ Attempt<std::vector<std::pair<int64_t, EntryInfo>>> read_entries(Connection& con
   Query query(connection,
               "SELECT id, digest, producer, metadata, artifact_bytes, coalesce(stored_bytes, 0), "
               "coalesce(hits, 0), created_at FROM artifacts LEFT JOIN usage USING(id) "
-              "WHERE digest BETWEEN ?1 AND ?2 ORDER BY used DESC, id DESC",
+              "WHERE id BETWEEN ?1 AND ?2 AND digest BETWEEN ?3 AND ?4 ORDER BY used DESC, id",
+              row_id(first, "") & ~kProducerBits, row_id(last, "") | kProducerBits,
               Blob{bytes_of(first)}, Blob{bytes_of(last)});
   std::vector<std::pair<int64_t, EntryInfo>> entries;
   for (;;) {

@@ -21,31 +21,34 @@ struct Row {
   StoredRecord record;
 };
 
-/// The row of `digest` made by `producer`, or the newest one by anyone if `producer` is empty.
+/// The id of the row of `digest` made by `producer`: the digest's first 63 bits, the lower 31 of
+/// them mixed with the producer. Two records with one id, which nobody will see, replace each
+/// other.
+int64_t row_id(const Digest& digest, std::string_view producer);
+
+/// The row of `digest` made by `producer`, or the last one used by anyone if `producer` is empty.
 Attempt<std::optional<Row>> read_row(Connection& connection, const Digest& digest,
                                      std::string_view producer);
 Attempt<std::optional<Row>> read_row(Connection& connection, int64_t id);
-/// The row with the smallest id from `id` on, and with the greatest up to `id`.
-Attempt<std::optional<Row>> read_first_row(Connection& connection, int64_t id);
-Attempt<std::optional<Row>> read_last_row(Connection& connection, int64_t id);
 
-/// The ids of all rows, oldest first.
+/// The ids of all rows, in their order.
 Attempt<std::vector<int64_t>> read_ids(Connection& connection);
 
-/// Whether there is a row of `digest` made by `producer`, in whatever state.
-Attempt<bool> has_row(Connection& connection, const Digest& digest, std::string_view producer);
+/// Whether there is a row `id`, in whatever state.
+Attempt<bool> has_row(Connection& connection, int64_t id);
 
 /// The time to write down as created_at: seconds since 1970.
 int64_t now();
 
 /// Inserts `record`, whose key ends with `common`, in place of one with the same digest and
-/// producer; returns its id. A damaged copy of `common` is put right. Call within a transaction.
+/// producer; returns its row_id(). A damaged copy of `common` is put right. Call within a
+/// transaction.
 Attempt<int64_t> write_row(Connection& connection, const StoredRecord& record,
                            std::string_view common, int64_t created_at);
 
-/// Inserts a row of another database under its id, which also becomes its recency number. False:
-/// the record or the id is there already. Call within a transaction.
-Attempt<bool> restore_row(Connection& connection, const Row& row);
+/// Inserts a record of another database with the recency number `used`. False: it is there already.
+/// Call within a transaction.
+Attempt<bool> restore_row(Connection& connection, const StoredRecord& record, int64_t used);
 
 /// The common text `digest`, as it is stored.
 Attempt<std::optional<StoredText>> read_text(Connection& connection, const Digest& digest);
@@ -57,7 +60,6 @@ Attempt<void> write_text(Connection& connection, const StoredText& text);
 Attempt<std::vector<Digest>> read_missing_texts(Connection& connection);
 
 Attempt<void> remove_row(Connection& connection, int64_t id);
-Attempt<void> remove_row(Connection& connection, const Digest& digest, std::string_view producer);
 /// Returns how many there were.
 Attempt<int64_t> remove_all_rows(Connection& connection);
 

@@ -1,8 +1,9 @@
-// Down from the newest record to the first damage, then up from the oldest one and through it.
+// The ids of records lie in four trees; each of these is read from both ends up to its first
+// damage, and each record that any of them names is looked up by its id.
 #include "cache/salvage.h"
 
-#include <algorithm>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "cache/codec.h"
@@ -14,15 +15,20 @@ namespace {
 
 using std::chrono::steady_clock;
 
-/// No id of ours is so large; one that damage has made larger would use up all ids.
-constexpr int64_t kMaxId = int64_t{1} << 61;
-
-/// Ids in a row that cannot be read before the rest is given up: a page that leads to others leads
-/// to some thousand of them, most of which hold one or two records.
-constexpr int64_t kMaxUnreadable = 1 << 13;
-
 /// Records written by one transaction: what is written stays, should a later one fail.
 constexpr int kRowsPerTransaction = 64;
+
+/// Ids and recency numbers. The first one puts the records that were used last first.
+constexpr const char* kLists[] = {
+    "SELECT id, used FROM usage INDEXED BY usage_by_use ORDER BY used DESC",
+    "SELECT id, used FROM usage INDEXED BY usage_by_use ORDER BY used",
+    "SELECT id, used FROM usage NOT INDEXED ORDER BY id",
+    "SELECT id, used FROM usage NOT INDEXED ORDER BY id DESC",
+    "SELECT id, 0 FROM artifacts NOT INDEXED ORDER BY id",
+    "SELECT id, 0 FROM artifacts NOT INDEXED ORDER BY id DESC",
+    "SELECT id, 0 FROM artifacts INDEXED BY artifacts_by_common ORDER BY common",
+    "SELECT id, 0 FROM artifacts INDEXED BY artifacts_by_common ORDER BY common DESC",
+};
 
 class Salvager {
  public:
@@ -30,63 +36,39 @@ class Salvager {
       : from_(from), to_(to), deadline_(deadline) {}
 
   Salvage run() {
-    const int64_t top = walk_down(kMaxId);
-    if (top > 0) walk_up(top == kMaxId ? greatest_id() : top);
+    for (const char* list : kLists) take_listed(list);
     end_batch();
     const bool texts = take_texts();
-    return {saved_, top == 0 && !stopped_, texts};
+    return {saved_, complete_ && !stopped_, texts};
   }
 
  private:
-  /// Takes all rows from `id` downwards; returns the id from which on nothing can be read, or 0.
-  int64_t walk_down(int64_t id) {
+  /// Takes the records of a list, but for those that an earlier one had.
+  void take_listed(const char* list) {
+    Query query(from_, list);
     while (may_go_on()) {
-      auto row = read_last_row(from_, id);
-      if (row && !*row) return 0;
-      if (!row || !is_usable(**row)) return id;
-      id = (**row).id - 1;
-      take(**row);
-    }
-    return id;
-  }
-
-  /// Takes all rows up to `top`, trying one id after the other where nothing can be read.
-  void walk_up(int64_t top) {
-    int64_t unreadable = 0;
-    for (int64_t id = 1; id <= top && unreadable < kMaxUnreadable && may_go_on(); ++id) {
-      auto row = read_first_row(from_, id);
-      if (row && !*row) return;
-      ++unreadable;
-      if (!row || !is_usable(**row)) continue;
-      unreadable = 0;
-      id = (**row).id;
-      take(**row);
+      const auto found = query.step();
+      if (!found) complete_ = false;
+      if (!found || !*found) return;
+      const int64_t id = query.integer(0);
+      if (tried_.insert(id).second) take(id, query.integer(1));
     }
   }
 
-  /// The id of a damaged row may be damaged too, so it says nothing about where to go on.
-  static bool is_usable(const Row& row) { return row.id > 0 && is_intact(row.record); }
-
-  /// From the two other places that know of it.
-  int64_t greatest_id() {
-    const auto given = from_.integer("SELECT seq FROM sqlite_sequence WHERE name = 'artifacts'");
-    const auto used = from_.integer("SELECT coalesce(max(id), 0) FROM usage");
-    const int64_t greatest = std::max(given.value_or(0), used.value_or(0));
-    return greatest > 0 ? std::min(greatest, kMaxId) : kMaxId;
+  void take(int64_t id, int64_t used) {
+    const auto row = read_row(from_, id);
+    if (row && !*row) return;
+    if (row && is_intact((**row).record)) return write((**row).record, used);
+    complete_ = false;
   }
 
-  bool may_go_on() {
-    if (steady_clock::now() >= deadline_) stopped_ = true;
-    return !stopped_;
-  }
-
-  void take(const Row& row) {
+  void write(const StoredRecord& record, int64_t used) {
     if (!batch_) {
       auto begun = Transaction::begin(to_);
       if (!begun) return stop();
       batch_.emplace(std::move(*begun));
     }
-    const auto inserted = restore_row(to_, row);
+    const auto inserted = restore_row(to_, record, used);
     if (!inserted) return stop();
     pending_ += *inserted;
     if (pending_ >= kRowsPerTransaction) end_batch();
@@ -115,6 +97,11 @@ class Salvager {
     return std::nullopt;
   }
 
+  bool may_go_on() {
+    if (steady_clock::now() >= deadline_) stopped_ = true;
+    return !stopped_;
+  }
+
   void end_batch() {
     if (batch_ && batch_->commit()) saved_ += pending_;
     batch_.reset();
@@ -126,9 +113,10 @@ class Salvager {
   Connection& from_;
   Connection& to_;
   const steady_clock::time_point deadline_;
+  std::unordered_set<int64_t> tried_;
   std::optional<Transaction> batch_;
   int64_t pending_ = 0, saved_ = 0;
-  bool stopped_ = false;
+  bool complete_ = true, stopped_ = false;
 };
 
 }  // namespace

@@ -14,9 +14,9 @@ struct Salvage {
   bool texts = false;     ///< every record copied so far has its common text
 };
 
-/// Copies the undamaged records of `from` to `to`, the newest first, until `deadline`, and the
-/// common texts of their keys. They keep their ids; a record that `to` has already is left as it
-/// is. Goes on behind places that SQLite cannot read, and stops where `to` cannot be written.
+/// Copies the undamaged records of `from` to `to`, the last used first, until `deadline`, and the
+/// common texts of their keys. A record that `to` has already is left as it is. Goes on behind
+/// places that SQLite cannot read, and stops where `to` cannot be written.
 Salvage salvage(Connection& from, Connection& to, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace laya::cache

@@ -157,10 +157,6 @@ Attempt<sqlite3_stmt*> Connection::statement(const char* sql) {
   return handle;
 }
 
-int64_t Connection::last_id() const {
-  return sqlite3_last_insert_rowid(handle_);
-}
-
 int64_t Connection::changes() const {
   return sqlite3_changes64(handle_);
 }
@@ -223,10 +219,6 @@ void Query::note(int code) {
 
 void Query::bind(int index, int64_t value) {
   if (!failed_) note(sqlite3_bind_int64(statement_, index, value));
-}
-
-void Query::bind(int index, std::nullptr_t) {
-  if (!failed_) note(sqlite3_bind_null(statement_, index));
 }
 
 void Query::bind(int index, Blob value) {

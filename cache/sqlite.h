@@ -69,8 +69,6 @@ class Connection {
   /// address.
   Attempt<sqlite3_stmt*> statement(const char* sql);
 
-  /// The id of the row inserted last.
-  int64_t last_id() const;
   /// Rows changed by the last INSERT, UPDATE or DELETE, not counting what triggers did.
   int64_t changes() const;
   /// Whether the database file was renamed or removed since it was opened.
@@ -109,7 +107,7 @@ struct Blob {
 /// Bound bytes must outlive the query. Statements must not be run recursively.
 class Query {
  public:
-  /// Binds `values` (int64_t, Blob or nullptr) to ?1, ?2, ...; step() reports what goes wrong.
+  /// Binds `values` (int64_t or Blob) to ?1, ?2, ...; step() reports what goes wrong.
   template <class... Values>
   Query(Connection& connection, const char* sql, const Values&... values) {
     prepare(connection, sql);
@@ -132,7 +130,6 @@ class Query {
  private:
   void prepare(Connection& connection, const char* sql);
   void bind(int index, int64_t value);
-  void bind(int index, std::nullptr_t);
   void bind(int index, Blob value);
   void note(int code);
 

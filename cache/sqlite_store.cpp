@@ -121,8 +121,6 @@ void SqliteStore::recover(const FileIdentity& identity, std::string& notice) {
   notice = place_.file.string() + " was damaged; it is now " + damaged_file(place_.file).string() +
            " and a new one is started with the " + std::to_string((*replaced)->saved) +
            " records that could be saved";
-  const std::lock_guard lock(uses_mutex_);
-  uses_.clear();  // Ids of the old file mean nothing in the new one.
 }
 
 Attempt<void> SqliteStore::connect() {
@@ -295,8 +293,8 @@ void SqliteStore::trim(int64_t keep, int64_t last_put) {
 
 void SqliteStore::drop(const Key& key, std::string_view producer) {
   if (place_.mode != StoreMode::kReadWrite) return;
-  const auto removed =
-      attempt([&](Connection& connection) { return remove_row(connection, key.digest, producer); });
+  const auto removed = attempt(
+      [&](Connection& connection) { return remove_row(connection, row_id(key.digest, producer)); });
   if (!removed) report(removed.error());
 }
 

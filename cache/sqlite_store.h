@@ -56,7 +56,7 @@ class SqliteStore final : public Store, private ForkAware {
   Result<int64_t> shrink(int64_t bytes) override;
   Result<int64_t> clear() override;
   Result<BundleManifest> export_bundle(const std::filesystem::path& file,
-                                       std::vector<EntryInfo> entries,
+                                       const std::vector<EntryInfo>& entries,
                                        std::vector<KeyField> notes) override;
   Result<ImportReport> import_bundle(const std::filesystem::path& file) override;
   Result<int64_t> stored_bytes() override;

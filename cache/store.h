@@ -92,8 +92,8 @@ class Store {
 
   virtual ~Store() = default;
 
-  /// The record for `key` made by `producer`, or, where `producer` is empty, the newest one by
-  /// anyone. The key text and a checksum over the whole record are verified.
+  /// The record for `key` made by `producer`, or, where `producer` is empty, the last one used
+  /// by anyone. The key text and a checksum over the whole record are verified.
   virtual std::optional<Record> find(const Key& key, std::string_view producer) = 0;
 
   /// To be called after a find() that missed and before building. If another process (or another
@@ -134,7 +134,7 @@ class Store {
   /// go into its manifest. The same records and notes make the same bytes. kStoreError: a record is
   /// damaged, or the file cannot be written; then nothing is left of it.
   virtual Result<BundleManifest> export_bundle(const std::filesystem::path& file,
-                                               std::vector<EntryInfo> entries,
+                                               const std::vector<EntryInfo>& entries,
                                                std::vector<KeyField> notes) = 0;
   /// Checks all of a bundle (errors as of check_bundle()), then adds what is not here yet in one
   /// transaction: all of that or, after an error, nothing.

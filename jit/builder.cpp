@@ -54,8 +54,8 @@ Result<Builder::Job> Builder::prepare(const KernelSpec& spec) const {
 }
 
 std::optional<BuiltArtifact> Builder::find(Job& job, const KernelSpec& spec) {
-  // A process that may not compile takes what anyone's compiler made, newest first, as does one
-  // without a compiler.
+  // A process that may not compile takes what anyone's compiler made, the last used first, as does
+  // one without a compiler.
   const std::string& identity = compiler(spec.target().backend).identity();
   const auto producer = policy_.mode == JitMode::kNever ? std::string_view{} : identity;
   if (auto artifact = accept(job, spec, store_->find(job.key, producer))) {

@@ -163,7 +163,7 @@ TEST_CASE("a bundle from which a whole record was taken does not pass") {
   const TempDirectory temp;
   const auto file = export_all(temp);
   {
-    RawDatabase(file).execute("DELETE FROM artifacts WHERE id = 2");
+    RawDatabase(file).execute("DELETE FROM artifacts WHERE id = (SELECT min(id) FROM artifacts)");
   }
   const auto checked = check_bundle(file);
   REQUIRE_FALSE(checked);
@@ -204,7 +204,9 @@ TEST_CASE("an export that cannot be written or would carry damage leaves no file
   const auto file = temp.path() / "bundle";
   CHECK_FALSE(store->export_bundle(temp.path() / "no" / "such", *store->list(), {}));
   {
-    RawDatabase(source.database()).execute("UPDATE artifacts SET metadata = x'00' WHERE id = 2");
+    RawDatabase(source.database())
+        .execute(
+            "UPDATE artifacts SET metadata = x'00' WHERE id = (SELECT max(id) FROM artifacts)");
   }
   const auto damaged = store->export_bundle(file, *store->list(), {});
   REQUIRE_FALSE(damaged);

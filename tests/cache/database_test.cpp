@@ -20,10 +20,10 @@ using test::TempDirectory;
 
 TEST_CASE("the name of the file carries the format version, and so does the file") {
   const TempDirectory temp;
-  CHECK(database_file("/d") == "/d/kernels-v3.sqlite");
+  CHECK(database_file("/d") == "/d/kernels-v4.sqlite");
   REQUIRE(open_database(temp.database(), JournalMode::kWal, seconds(5)));
   RawDatabase raw(temp.database());
-  CHECK(raw.integer("PRAGMA user_version") == 3);
+  CHECK(raw.integer("PRAGMA user_version") == 4);
   CHECK(raw.integer("PRAGMA application_id") == 0x4c617961);
 }
 
@@ -118,6 +118,34 @@ TEST_CASE("only the file that was seen to be damaged is replaced, and only once"
   remove_damaged(temp.database());
   CHECK_FALSE(std::filesystem::exists(damaged_file(temp.database())));
   CHECK_FALSE(std::filesystem::exists(damaged_file(temp.database()).string() + "-wal"));
+}
+
+TEST_CASE("saved records are evicted in the order in which they were used") {
+  const TempDirectory temp;
+  {
+    const auto store = Store::open(test::options_for(temp));
+    for (const char* name : {"a", "b", "c", "d"}) {
+      REQUIRE(store->put(test::key_of(name), test::record_of(1)));
+    }
+    CHECK(store->find(test::key_of("a"), "maker-1"));
+    CHECK(store->list());  // Counts the use.
+  }
+  {
+    auto replaced = replace(temp, identity_of(temp.database()));
+    REQUIRE(*replaced);
+    CHECK((*replaced)->saved == 4);
+    CHECK((*replaced)->connection.integer("SELECT max(used) FROM usage") == 5);
+  }
+  const auto store = Store::open(test::options_for(temp));
+  REQUIRE(store->put(test::key_of("e"), test::record_of(1)));
+  std::string order;
+  const auto entries = *store->list();
+  for (const EntryInfo& entry : entries) {
+    for (const char* name : {"a", "b", "c", "d", "e"}) {
+      if (entry.digest == test::key_of(name).digest.hex()) order += name;
+    }
+  }
+  CHECK(order == "eadcb");
 }
 
 TEST_CASE("one damaged database is kept, not a growing number") {

@@ -21,7 +21,6 @@ TEST_CASE("values are bound as they are, and empty is not NULL") {
   Connection connection = open_with_table(temp);
   const std::string bytes("\0'; --\xff", 7);
   REQUIRE(Query(connection, "INSERT INTO t VALUES(?1, ?2)", int64_t{-5}, Blob{bytes}).run());
-  CHECK(connection.last_id() == 1);
   REQUIRE(Query(connection, "INSERT INTO t VALUES(?1, ?2)", int64_t{1} << 60, Blob{{}}).run());
   CHECK(*connection.integer("SELECT count(*) FROM t WHERE b IS NULL") == 0);
   Query query(connection, "SELECT a, b FROM t ORDER BY a");

@@ -30,7 +30,7 @@ TEST_CASE("a record with one flipped bit is dropped and counted, the others stay
     REQUIRE(store->put(key_of("good"), record_of(1)));
     REQUIRE(store->put(key_of("bad"), record_of(2)));
     RawDatabase(temp.database())
-        .execute("UPDATE artifacts SET " + change + " WHERE id = (SELECT max(id) FROM artifacts)");
+        .execute("UPDATE artifacts SET " + change + " WHERE id = " + test::id_of("bad"));
     CHECK_FALSE(store->find(key_of("bad"), "maker-1"));
     CHECK(store->stats().damaged == 1);
     CHECK(log.count("damaged") == 1);
@@ -56,12 +56,16 @@ TEST_CASE("a record under the digest or producer of another one is dropped") {
     theirs.producer = "maker-2";
     REQUIRE(store->put(key_of("mine"), record_of(1)));
     REQUIRE(store->put(key_of("theirs"), theirs));
-    RawDatabase raw(temp.database());
-    raw.execute("CREATE TEMP TABLE first AS SELECT digest, producer FROM artifacts WHERE id = 1");
-    raw.execute("DELETE FROM artifacts WHERE id = 1");
     const bool digest = column == "digest";
-    raw.execute("UPDATE artifacts SET " + column + " = (SELECT " + column + " FROM first)");
-    CHECK_FALSE(store->find(key_of(digest ? "mine" : "theirs"), digest ? "maker-2" : "maker-1"));
+    const char* key = digest ? "mine" : "theirs";
+    const char* producer = digest ? "maker-2" : "maker-1";
+    RawDatabase raw(temp.database());
+    const std::string mine =
+        "(SELECT " + column + " FROM artifacts WHERE id = " + test::id_of("mine") + ")";
+    raw.execute("UPDATE artifacts SET " + column + " = " + mine + ", id = " +
+                test::id_of(key, producer) + " WHERE id = " + test::id_of("theirs", "maker-2"));
+    raw.execute("DELETE FROM artifacts WHERE id = " + test::id_of("mine"));
+    CHECK_FALSE(store->find(key_of(key), producer));
     CHECK(store->stats().damaged == 1);
     CHECK(store->list()->empty());
   }

@@ -42,7 +42,7 @@ TEST_CASE("a record is found again, in this store and in the next one") {
   CHECK(same(*found, record_of(1)));
 }
 
-TEST_CASE("each producer has its own record; without one the newest is found") {
+TEST_CASE("each producer has its own record; without one the last used is found") {
   const TempDirectory temp;
   const auto store = Store::open(options_for(temp));
   const Key key = key_of("k");
@@ -54,7 +54,7 @@ TEST_CASE("each producer has its own record; without one the newest is found") {
   CHECK(same(*store->find(key, "maker-2"), newer));
   CHECK(same(*store->find(key, ""), newer));
   CHECK_FALSE(store->find(key, "maker-3"));
-  // Storing again makes it the newest.
+  // Storing again is a use.
   REQUIRE(store->put(key, older));
   CHECK(same(*store->find(key, ""), older));
   CHECK(store->list()->size() == 2);
@@ -120,6 +120,24 @@ TEST_CASE("the same digest with another key text is a miss, and no damage") {
   CHECK(store->stats().damaged == 0);
   CHECK(store->find(key, "maker-1"));
   test::fault_row("F", "another key under the digest of a stored one").times += 2;
+}
+
+TEST_CASE("another record under the id of the wanted one is a miss, and no damage") {
+  const TempDirectory temp;
+  const auto store = Store::open(options_for(temp));
+  REQUIRE(store->put(key_of("k"), record_of(1)));
+  for (const auto& [name, producer] : {std::pair("l", "maker-1"), {"k", "maker-2"}}) {
+    CAPTURE(name);
+    test::RawDatabase(temp.database())
+        .execute("UPDATE artifacts SET id = " + test::id_of(name, producer));
+    CHECK_FALSE(store->find(key_of(name), producer));
+    CHECK(store->stats().damaged == 0);
+    CHECK(store->verify(false)->size() == 1);  // Nobody would find it.
+  }
+  REQUIRE(store->put(key_of("k"), {"maker-2", "", ""}));
+  CHECK(store->list()->size() == 1);
+  CHECK(store->find(key_of("k"), "maker-2"));
+  test::fault_row("F", "another record under the id of the wanted one").times += 2;
 }
 
 TEST_CASE("any bytes can be stored") {

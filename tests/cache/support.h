@@ -18,6 +18,7 @@
 
 #include "cache/database.h"
 #include "cache/key.h"
+#include "cache/rows.h"
 #include "cache/store.h"
 
 namespace laya::cache::test {
@@ -94,6 +95,11 @@ inline Key key_of(std::string_view name) {
   builder.field("version", 1).field("name", name);
   builder.common_from_here().field("source", std::string(2000, '*') + " common source");
   return std::move(builder).finish();
+}
+
+/// The id of the row that key_of(`name`) has, for SQL.
+inline std::string id_of(std::string_view name, std::string_view producer = "maker-1") {
+  return std::to_string(row_id(key_of(name).digest, producer));
 }
 
 /// An artifact that differs at every place and for every seed.
