@@ -150,21 +150,31 @@ class KernelBench {
       runs.push_back([&](size_t set) { return product.launch(variant, set); });
     }
     const bool has_blas = gpu_.blas().has_value();
+    const bool adds = c.epilogue == Epilogue::kResidual;
     if (has_blas) {
       LAYA_ASSIGN(QueueRun blas, gpu_.blas_run(rows, c.w_rows(), c.k));
       runs.push_back(std::move(blas));
     }
+    if (has_blas && adds) {
+      LAYA_ASSIGN(QueueRun blas, gpu_.blas_add(rows, c.n, c.k));
+      runs.push_back(std::move(blas));
+    }
     const int64_t elements = rows * c.k + c.w_rows() * c.k + rows * c.n;
     LAYA_ASSIGN(const auto times, gpu_.time_us(runs, static_cast<size_t>(elements * 2)));
-    if (has_blas) LAYA_TRY(product.check(variants.front(), runs.back()));
+    if (has_blas) LAYA_TRY(product.check(variants.front(), runs[variants.size()]));
     const double flops = 2e-6 * static_cast<double>(rows * c.w_rows() * c.k);
-    const auto reference =
-        has_blas ? std::optional(flops / times.back().quantile(0.5)) : std::nullopt;
+    const auto rate = [&](size_t run) {
+      return has_blas ? std::optional(flops / times[run].quantile(0.5)) : std::nullopt;
+    };
+    const auto reference = rate(variants.size());
     for (size_t i = 0; i < variants.size(); ++i) {
       const std::string shape = std::to_string(rows) + " x " + std::to_string(c.n) + " x " +
                                 std::to_string(c.k) + tile_text(variants[i]);
       add(i == 0 ? c.name() : std::string(c.name()) + "/other", shape, "TFLOP/s", flops, times[i],
           reference);
+      if (i == 0 && adds) {
+        add("gemm_residual/adding", shape, "TFLOP/s", flops, times[i], rate(runs.size() - 1));
+      }
     }
     for (size_t i = 0; options_.tune && i < variants.size(); ++i) {
       tuning_.note(rows, variants[i].spec, times[i].quantile(0.5));
@@ -281,7 +291,7 @@ class KernelBench {
     figure.p95 = work / us.quantile(0.95);
     figures_.push_back(figure);
     if (std::string_view(unit) != "TFLOP/s" || product_rate_ == 0 || name == "cublaslt") return;
-    if (name.ends_with("/other")) return;
+    if (name.find('/') != std::string::npos) return;
     figure.name += "/ceiling";
     figure.reference = product_rate_;
     figures_.push_back(std::move(figure));

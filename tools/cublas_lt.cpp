@@ -29,30 +29,34 @@ std::optional<CublasLt> CublasLt::open(void* workspace, size_t workspace_bytes) 
   return lt;
 }
 
-bool CublasLt::plan(bool is_bf16, int64_t rows, int64_t n, int64_t k) {
+std::optional<CublasLt::Plan> CublasLt::plan(bool is_bf16, int64_t rows, int64_t n, int64_t k,
+                                             bool adds) const {
   constexpr int kCompute32F = 68, kR32F = 0, kTransA = 3, kOpT = 1, kMaxWorkspace = 1;
   const int type = is_bf16 ? 14 : 2;
   // Column-major for cuBLAS: out^T[n, rows] = (w^T)^T * a^T.
   const int transpose = kOpT;
+  Plan p{.adds = adds};
   void* preference = nullptr;
   Heuristic result{};
   int found = 0;
   const bool ok =
-      desc_create_(&desc_, kCompute32F, kR32F) == 0 &&
-      desc_set_(desc_, kTransA, &transpose, sizeof(transpose)) == 0 &&
-      layout_create_(&w_, type, k, n, k) == 0 && layout_create_(&a_, type, k, rows, k) == 0 &&
-      layout_create_(&out_, type, n, rows, n) == 0 && preference_create_(&preference) == 0 &&
+      desc_create_(&p.desc, kCompute32F, kR32F) == 0 &&
+      desc_set_(p.desc, kTransA, &transpose, sizeof(transpose)) == 0 &&
+      layout_create_(&p.w, type, k, n, k) == 0 && layout_create_(&p.a, type, k, rows, k) == 0 &&
+      layout_create_(&p.out, adds ? kR32F : type, n, rows, n) == 0 &&
+      preference_create_(&preference) == 0 &&
       preference_set_(preference, kMaxWorkspace, &workspace_bytes_, sizeof(workspace_bytes_)) ==
           0 &&
-      heuristic_(handle_, desc_, w_, a_, out_, out_, preference, 1, &result, &found) == 0;
-  algorithm_ = result.algorithm;
-  return ok && found == 1;
+      heuristic_(handle_, p.desc, p.w, p.a, p.out, p.out, preference, 1, &result, &found) == 0;
+  if (!ok || found != 1) return std::nullopt;
+  p.algorithm = result.algorithm;
+  return p;
 }
 
-bool CublasLt::run(const void* a, const void* w, void* out, void* stream) const {
-  const float one = 1, zero = 0;
-  return matmul_(handle_, desc_, &one, w, w_, a, a_, &zero, out, out_, out, out_, &algorithm_,
-                 workspace_, workspace_bytes_, stream) == 0;
+bool CublasLt::run(const Plan& plan, const void* a, const void* w, void* out, void* stream) const {
+  const float one = 1, before = plan.adds ? 1 : 0;
+  return matmul_(handle_, plan.desc, &one, w, plan.w, a, plan.a, &before, out, plan.out, out,
+                 plan.out, &plan.algorithm, workspace_, workspace_bytes_, stream) == 0;
 }
 
 }  // namespace laya::tools

@@ -1,5 +1,5 @@
 // cuBLASLt as a yardstick: opened at run time if it is there, so that nothing depends on it. Only
-// what out = a * w^T with fp32 sums needs is declared, from the library's documented C interface.
+// what products with fp32 sums need is declared, from the library's documented C interface.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,25 @@ class CublasLt {
   /// Empty if the library cannot be opened. `workspace`: device memory for the library's use.
   static std::optional<CublasLt> open(void* workspace, size_t workspace_bytes);
 
-  /// Chooses an algorithm for out[rows, n] = a[rows, k] * w[n, k]^T. False: there is none.
-  bool plan(bool is_bf16, int64_t rows, int64_t n, int64_t k);
-
-  /// Queues the planned product on a CUstream. False: the library refuses.
-  bool run(const void* a, const void* w, void* out, void* stream) const;
-
- private:
   struct Algorithm {
     uint64_t data[8];
   };
+  /// A product and the algorithm chosen for it. Its handles live as long as the process.
+  struct Plan {
+    bool adds = false;
+    void* desc = nullptr;
+    void *w = nullptr, *a = nullptr, *out = nullptr;
+    Algorithm algorithm{};
+  };
+
+  /// Plans out[rows, n] = a[rows, k] * w[n, k]^T; all of it in bf16, else fp16. `adds`: it is added
+  /// to out, which then is fp32. Empty: there is no algorithm.
+  std::optional<Plan> plan(bool is_bf16, int64_t rows, int64_t n, int64_t k, bool adds) const;
+
+  /// Queues a product on a CUstream. False: the library refuses.
+  bool run(const Plan& plan, const void* a, const void* w, void* out, void* stream) const;
+
+ private:
   struct Heuristic {
     Algorithm algorithm;
     size_t workspace;
@@ -45,9 +54,6 @@ class CublasLt {
                  const void*, void*, void*, void*, const Algorithm*, void*, size_t,
                  void*) = nullptr;
   void* handle_ = nullptr;
-  void* desc_ = nullptr;
-  void *w_ = nullptr, *a_ = nullptr, *out_ = nullptr;
-  Algorithm algorithm_{};
   void* workspace_ = nullptr;
   size_t workspace_bytes_ = 0;
 };

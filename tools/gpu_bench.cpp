@@ -127,15 +127,23 @@ Result<std::vector<Samples>> GpuBench::time_us(const std::vector<QueueRun>& runs
   return samples;
 }
 
-Result<QueueRun> GpuBench::blas_run(int64_t rows, int64_t n, int64_t k) {
-  if (!blas_->plan(dtype_ == model::DType::kBF16, rows, n, k)) {
-    return fail(ErrorKind::kDeviceError, "cuBLASLt has no algorithm for a product");
-  }
-  return [this, rows, n, k](size_t set) -> Result<void> {
+Result<QueueRun> GpuBench::blas_run(int64_t rows, int64_t n, int64_t k) const {
+  return blas_product(rows, n, k, /*adds=*/false);
+}
+Result<QueueRun> GpuBench::blas_add(int64_t rows, int64_t n, int64_t k) const {
+  return blas_product(rows, n, k, /*adds=*/true);
+}
+
+Result<QueueRun> GpuBench::blas_product(int64_t rows, int64_t n, int64_t k, bool adds) const {
+  const auto plan = blas_->plan(dtype_ == model::DType::kBF16, rows, n, k, adds);
+  if (!plan) return fail(ErrorKind::kDeviceError, "cuBLASLt has no algorithm for a product");
+  return [this, plan = *plan, rows, n, k](size_t set) -> Result<void> {
     const auto bytes = [](int64_t count) { return static_cast<size_t>(count * 2); };
+    void* const out = plan.adds ? residual(set, bytes(rows * n)).first
+                                : more_results(set, bytes(rows * n));
     void* const stream = static_cast<jit::cuda::CudaStream&>(*stream_).handle();
-    if (blas_->run(activations(set, bytes(rows * k)), weights(set, bytes(n * k)),
-                   more_results(set, bytes(rows * n)), stream)) {
+    if (blas_->run(plan, activations(set, bytes(rows * k)), weights(set, bytes(n * k)), out,
+                   stream)) {
       return {};
     }
     return fail(ErrorKind::kDeviceError, "cublasLtMatmul fails");

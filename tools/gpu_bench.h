@@ -33,7 +33,7 @@ class GpuBench {
   jit::Engine& engine() const { return *engine_; }
   model::DType dtype() const { return dtype_; }
   /// Empty where cuBLASLt is not installed.
-  std::optional<CublasLt>& blas() { return blas_; }
+  const std::optional<CublasLt>& blas() const { return blas_; }
 
   // Memory by number of set. Sets differ, so that data comes from where it comes from in a model
   // and not from the L2 cache, as far as there is memory for more than one.
@@ -58,9 +58,11 @@ class GpuBench {
     return kernel->launch(*stream_, variant.rule.shape(rows), args...);
   }
 
-  /// more_results = activations * weights^T by cuBLASLt, where blas() is there. Valid until the
-  /// next call. kDeviceError: it has no algorithm.
-  Result<QueueRun> blas_run(int64_t rows, int64_t n, int64_t k);
+  /// more_results = activations * weights^T by cuBLASLt, where blas() is there. kDeviceError: it
+  /// has no algorithm.
+  Result<QueueRun> blas_run(int64_t rows, int64_t n, int64_t k) const;
+  /// The same product added to both parts of residual() taken for one matrix of fp32.
+  Result<QueueRun> blas_add(int64_t rows, int64_t n, int64_t k) const;
 
   Result<void> copy_back(void* host, const void* device, size_t bytes) const;
 
@@ -72,6 +74,7 @@ class GpuBench {
 
   GpuBench() = default;
   Result<Arena> random_arena(size_t bytes, float scale, model::DType dtype, uint64_t seed) const;
+  Result<QueueRun> blas_product(int64_t rows, int64_t n, int64_t k, bool adds) const;
   Result<std::unique_ptr<jit::Graph>> record(const QueueRun& run, int count, size_t sets) const;
 
   std::shared_ptr<jit::Device> device_;
