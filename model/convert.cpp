@@ -52,28 +52,35 @@ float largest(DType to) {
   return std::bit_cast<float>(0x7f7fffffU);
 }
 
+bool is_too_large(float value, float limit) {
+  const auto magnitude = static_cast<int32_t>(std::bit_cast<uint32_t>(value) & 0x7fffffff);
+  return static_cast<int>(magnitude > std::bit_cast<int32_t>(limit)) &
+         static_cast<int>(magnitude < 0x7f800000);
+}
+
 std::optional<size_t> first_too_large(const Floats& values, size_t count, float limit) {
-  for (size_t i = 0; i < count; ++i) {
-    if (std::isfinite(values[i]) && std::fabs(values[i]) > limit) return i;
-  }
-  return std::nullopt;
+  int any = 0;  // without an early end: vectorised
+  for (size_t i = 0; i < count; ++i) any |= is_too_large(values[i], limit);
+  if (any == 0) return std::nullopt;
+  const auto first = std::find_if(values.begin(), values.begin() + count,
+                                  [&](float value) { return is_too_large(value, limit); });
+  return static_cast<size_t>(first - values.begin());
 }
 
 }  // namespace
 
 uint16_t float_to_fp16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
-  const uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return sign | 0x7e00;
-  if (magnitude >= 0x477ff000) return sign | 0x7c00;  // 65520 and above
-  if (magnitude < 0x38800000) {
-    // Subnormal: adding 0.5 leaves the result, rounded by the addition itself, in the low bits.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000));
-  }
-  const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-  return static_cast<uint16_t>(sign | ((rounded - 0x38000000) >> 13));
+  const auto magnitude = static_cast<int32_t>(bits & 0x7fffffff);
+  // All cases are computed and one is chosen, so that loops are vectorised. Subnormal: adding 0.5
+  // leaves the result, rounded by the addition itself, in the low bits.
+  const int32_t subnormal =
+      std::bit_cast<int32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000;
+  const int32_t normal = (magnitude + 0xfff + ((magnitude >> 13) & 1) - 0x38000000) >> 13;
+  int32_t result = magnitude < 0x38800000 ? subnormal : normal;
+  result = magnitude >= 0x477ff000 ? 0x7c00 : result;  // 65520 and above
+  result = magnitude > 0x7f800000 ? 0x7e00 : result;
+  return static_cast<uint16_t>(result | static_cast<int32_t>(bits >> 16 & 0x8000));
 }
 
 std::optional<size_t> convert(const std::byte* source, DType from, std::byte* target, DType to,

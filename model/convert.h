@@ -29,8 +29,9 @@ inline float fp16_to_float(uint16_t bits) {
 /// NaN stays NaN.
 inline uint16_t float_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>((bits >> 16) | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+  const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1), quiet_nan = bits | 0x400000;
+  const bool is_nan = static_cast<int32_t>(bits & 0x7fffffff) > 0x7f800000;
+  return static_cast<uint16_t>((is_nan ? quiet_nan : rounded) >> 16);
 }
 
 /// Values from 65520 on become infinite; NaN stays NaN.

@@ -61,7 +61,7 @@ class GpuBench {
   /// more_results = activations * weights^T by cuBLASLt, where blas() is there. kDeviceError: it
   /// has no algorithm.
   Result<QueueRun> blas_run(int64_t rows, int64_t n, int64_t k) const;
-  /// The same product added to both parts of residual() taken for one matrix of fp32.
+  /// The same product added to results, a matrix of fp32.
   Result<QueueRun> blas_add(int64_t rows, int64_t n, int64_t k) const;
 
   Result<void> copy_back(void* host, const void* device, size_t bytes) const;
