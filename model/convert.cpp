@@ -54,8 +54,7 @@ float largest(DType to) {
 
 bool is_too_large(float value, float limit) {
   const auto magnitude = static_cast<int32_t>(std::bit_cast<uint32_t>(value) & 0x7fffffff);
-  return static_cast<int>(magnitude > std::bit_cast<int32_t>(limit)) &
-         static_cast<int>(magnitude < 0x7f800000);
+  return magnitude > std::bit_cast<int32_t>(limit) && magnitude < 0x7f800000;
 }
 
 std::optional<size_t> first_too_large(const Floats& values, size_t count, float limit) {

@@ -159,12 +159,15 @@ Result<std::shared_ptr<Model>> Model::load(const std::filesystem::path& director
       with_tuned_tiles(make_plan(checkpoint.config, {checkpoint.table_dtype(), dtype}, target),
                        engine->store(), &engine->layers());
 
-  // Kernels are made ready while the weights are read.
+  // Kernels are made ready while the weights are read. The driver loads no kernel while it pins
+  // memory for an upload, so kernels from the cache come first; compiling takes longer than this.
+  constexpr std::chrono::milliseconds kKernelsFirst{30};
   auto kernels = std::async(std::launch::async, [&] {
     auto loaded = LoadedPlan::load(plan, *engine);
     return TimedPlan{std::move(loaded), seconds_since(start)};
   });
-  auto weights = load_weights(checkpoint, plan, *device, *engine);
+  auto weights =
+      load_weights(checkpoint, plan, *device, *engine, [&] { kernels.wait_for(kKernelsFirst); });
   ModelStats stats;
   stats.weights_ready_s = seconds_since(start);
   TimedPlan ready = kernels.get();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "model/convert.h"
 #include "model/fold_norm.h"
@@ -13,10 +14,18 @@
 namespace laya::model {
 namespace {
 
-constexpr int kThreads = 4;  // enough to keep a PCIe link busy
-// Large enough to copy at full speed. Pinning takes 0.5 ms a MiB, in which the driver loads no
-// kernel.
-constexpr size_t kStagingBytes = size_t{1} << 20;
+// Converting takes longer than copying, up to this many threads.
+constexpr int kMostThreads = 16;
+// On the CPU, where each thread has room for a whole matrix.
+constexpr int kHostThreads = 4;
+// Of all threads together, as pinning takes 0.5 ms a MiB; what is left for each is large enough to
+// be copied at full speed.
+constexpr size_t kStagingBytes = size_t{4} << 20;
+
+int thread_count(const jit::Device& device) {
+  if (device.target().backend == jit::Backend::kCpu) return kHostThreads;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
+}
 
 // A piece of an upload that one thread moves at once: elements [begin, begin + count).
 struct Piece {
@@ -42,17 +51,17 @@ size_t row_elements(const Upload& upload) {
 
 // Packing needs the whole matrix and some others whole rows; everything else is cut to the size of
 // a staging buffer.
-size_t most_elements(const Upload& upload) {
+size_t most_elements(const Upload& upload, size_t staging_bytes) {
   if (is_packed(upload)) return upload.elements();
-  const size_t most = kStagingBytes / static_cast<size_t>(size_of(upload.to));
+  const size_t most = staging_bytes / static_cast<size_t>(size_of(upload.to));
   const size_t row = row_elements(upload);
   return row == 0 ? most : std::max<size_t>(1, most / row) * row;
 }
 
-std::vector<Piece> cut(std::span<const Upload> uploads) {
+std::vector<Piece> cut(std::span<const Upload> uploads, size_t staging_bytes) {
   std::vector<Piece> pieces;
   for (const Upload& upload : uploads) {
-    const size_t most = most_elements(upload);
+    const size_t most = most_elements(upload, staging_bytes);
     for (size_t begin = 0; begin < upload.elements(); begin += most) {
       pieces.push_back({&upload, begin, std::min(most, upload.elements() - begin)});
     }
@@ -190,11 +199,12 @@ size_t Upload::stored_bytes() const {
 
 Result<void> upload_all(std::span<const Upload> uploads, const jit::Buffer& storage,
                         jit::Device& device, jit::Engine& engine) {
-  const std::vector<Piece> pieces = cut(uploads);
+  const int threads = thread_count(device);
+  const std::vector<Piece> pieces = cut(uploads, kStagingBytes / static_cast<size_t>(threads));
   const size_t staging_bytes = largest_staged(pieces);
   std::atomic<size_t> next{0};
   FirstError error;
-  parallel_for(kThreads, kThreads, [&](size_t) {
+  parallel_for(static_cast<size_t>(threads), threads, [&](size_t) {
     auto lane = Lane::create(device, engine, storage.as<std::byte>(), staging_bytes);
     if (!lane) return error.set(std::move(lane).error());
     for (size_t i = next++; i < pieces.size() && !error.is_set(); i = next++) {

@@ -181,7 +181,7 @@ void place_rope(Placer& placer, const Plan& plan, const HostRopeTable& host, con
 }  // namespace
 
 Result<Weights> load_weights(const Checkpoint& checkpoint, const Plan& plan, jit::Device& device,
-                             jit::Engine& engine) {
+                             jit::Engine& engine, const std::function<void()>& before_upload) {
   const Config& config = checkpoint.config;
   const bool one_base = config.full_theta == config.sliding_theta;
   const HostRopeTable full = make_rope_table(config.full_theta, kHeadDim, config.max_positions);
@@ -194,6 +194,7 @@ Result<Weights> load_weights(const Checkpoint& checkpoint, const Plan& plan, jit
   place_rope(placer, plan, full, "full rope", weights.full_rope);
   if (!one_base) place_rope(placer, plan, sliding, "sliding rope", weights.sliding_rope);
 
+  before_upload();
   LAYA_ASSIGN(weights.storage, device.allocate(placer.bytes()));
   placer.fill_slots(weights.storage);
   if (one_base) weights.sliding_rope = weights.full_rope;

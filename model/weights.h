@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -64,10 +65,11 @@ struct Weights {
 };
 
 /// Converts, folds, packs and copies all tensors to `device`, several at a time, and returns when
-/// they are there. On the CPU it asks `engine` for the packing kernels of the plan. kBadInput: a
-/// value of the checkpoint has no finite value in the compute dtype (names the tensor). Whatever
-/// the engine and the device report otherwise.
+/// they are there. `before_upload` is called once, before the first call to the device. On the CPU
+/// it asks `engine` for the packing kernels of the plan. kBadInput: a value of the checkpoint has
+/// no finite value in the compute dtype (names the tensor). Whatever the engine and the device
+/// report otherwise.
 Result<Weights> load_weights(const Checkpoint& checkpoint, const Plan& plan, jit::Device& device,
-                             jit::Engine& engine);
+                             jit::Engine& engine, const std::function<void()>& before_upload);
 
 }  // namespace laya::model

@@ -30,9 +30,9 @@ const std::vector<std::string>& cuda_kernel_names();
 /// Every kernel of the model: matrix products and attention in TFLOP/s, the former beside cuBLASLt
 /// (opened at run time; without it figures have no reference), the others in GB/s beside the copy
 /// bandwidth that was measured first. Figures named KERNEL/ceiling have the best rate that cuBLASLt
-/// reached in this run as their reference, gemm_residual/adding cuBLASLt that adds to an fp32 matrix
-/// of as many bytes. kInternal: our result and cuBLASLt's differ by more than
-/// rounding. kStoreError: the tuned tiles could not be kept.
+/// reached in this run as their reference, gemm_residual/adding cuBLASLt that adds to an fp32
+/// matrix of as many bytes. kInternal: our result and cuBLASLt's differ by more than rounding.
+/// kStoreError: the tuned tiles could not be kept.
 Result<std::vector<Figure>> bench_cuda_kernels(std::shared_ptr<jit::Device> device,
                                                std::shared_ptr<jit::Engine> engine,
                                                const CudaKernelBench& options);

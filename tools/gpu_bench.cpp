@@ -139,8 +139,8 @@ Result<QueueRun> GpuBench::blas_product(int64_t rows, int64_t n, int64_t k, bool
   if (!plan) return fail(ErrorKind::kDeviceError, "cuBLASLt has no algorithm for a product");
   return [this, plan = *plan, rows, n, k](size_t set) -> Result<void> {
     const auto bytes = [](int64_t count) { return static_cast<size_t>(count * 2); };
-    void* const out = plan.adds ? results(set, bytes(2 * rows * n))
-                                : more_results(set, bytes(rows * n));
+    void* const out =
+        plan.adds ? results(set, bytes(2 * rows * n)) : more_results(set, bytes(rows * n));
     void* const stream = static_cast<jit::cuda::CudaStream&>(*stream_).handle();
     if (blas_->run(plan, activations(set, bytes(rows * k)), weights(set, bytes(n * k)), out,
                    stream)) {

@@ -98,7 +98,8 @@ TEST_CASE("every weight of a model gets an address inside its storage") {
   const auto device = jit::open_cpu_device(2);
   const Checkpoint checkpoint = value_of(open_checkpoint(test::checkpoint_of("tiny")));
   const Plan plan = make_plan(checkpoint.config, {}, device->target());
-  const Weights weights = value_of(load_weights(checkpoint, plan, *device, *test::shared_engine()));
+  const Weights weights =
+      value_of(load_weights(checkpoint, plan, *device, *test::shared_engine(), [] {}));
   const auto* begin = weights.storage.as<std::byte>();
   const auto inside = [&](const void* address) {
     const auto* byte = static_cast<const std::byte*>(address);
@@ -125,7 +126,8 @@ TEST_CASE("where norms are folded, the layers' own are gone and biases hold what
   const Checkpoint checkpoint = value_of(open_checkpoint(test::checkpoint_of("tiny")));
   const Plan plan =
       make_plan(checkpoint.config, {DType::kF16, DType::kF32}, {jit::Backend::kCuda, "sm_90a"});
-  const Weights weights = value_of(load_weights(checkpoint, plan, *device, *test::shared_engine()));
+  const Weights weights =
+      value_of(load_weights(checkpoint, plan, *device, *test::shared_engine(), [] {}));
   CHECK(weights.encoder[1].attn_norm.weight == nullptr);
   CHECK(weights.encoder[0].mlp_norm.weight == nullptr);
   CHECK(weights.head[0].norm1.weight != nullptr);  // applied by the encoder's last norm
@@ -162,7 +164,7 @@ TEST_CASE("layers of one RoPE base share one table, of angles where a product ro
   const Checkpoint checkpoint = value_of(open_checkpoint(test::checkpoint_of("base_layers")));
   const auto load = [&](Precision precision, const jit::Target& target) {
     const Plan plan = make_plan(checkpoint.config, precision, target);
-    return value_of(load_weights(checkpoint, plan, *device, *test::shared_engine()));
+    return value_of(load_weights(checkpoint, plan, *device, *test::shared_engine(), [] {}));
   };
   const Weights weights = load({}, device->target());
   CHECK(weights.full_rope.cos == weights.sliding_rope.cos);
