@@ -2,19 +2,31 @@
 
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "model/parallel.h"
+
 namespace laya::model {
 namespace {
 
-using KernelPtr = std::shared_ptr<const jit::Kernel>;
+using KernelResult = Result<std::shared_ptr<const jit::Kernel>>;
+using KernelMap = std::map<std::string, KernelResult>;
 
-/// What is built and waits to be loaded, in the order in which it was finished.
+/// The driver loads one kernel at a time: a second thread does what is left to do beside that, but
+/// with more of them each kernel takes half as long again.
+constexpr int kLoaders = 2;
+
+/// Kernels that are built and wait to be loaded, in the order in which they were finished.
 class ReadyQueue {
  public:
+  explicit ReadyQueue(size_t expected) : expected_(expected) {}
+
   void push(const jit::BuildReport& report) {
     {
       const std::lock_guard lock(mutex_);
@@ -22,8 +34,11 @@ class ReadyQueue {
     }
     is_filled_.notify_one();
   }
-  jit::BuildReport pop() {
+  /// Nothing: all that are expected have been taken.
+  std::optional<jit::BuildReport> pop() {
     std::unique_lock lock(mutex_);
+    if (expected_ == 0) return std::nullopt;
+    --expected_;
     is_filled_.wait(lock, [&] { return !reports_.empty(); });
     jit::BuildReport report = std::move(reports_.front());
     reports_.pop_front();
@@ -34,23 +49,28 @@ class ReadyQueue {
   std::mutex mutex_;
   std::condition_variable is_filled_;
   std::deque<jit::BuildReport> reports_;
+  size_t expected_;
 };
 
-/// All of `specs`, or the error of the first that fails. They are built on the engine's threads and
-/// meanwhile loaded on this one: the driver loads one kernel at a time, and each takes half as long
-/// again while other threads wait for their turn.
-Result<std::vector<std::pair<jit::KernelSpec, KernelPtr>>> build_all(
-    const std::vector<jit::KernelSpec>& specs, jit::Engine& engine) {
-  ReadyQueue ready;
+KernelResult load(const jit::BuildReport& report, jit::Engine& engine) {
+  LAYA_TRY(report.outcome);
+  return engine.kernel(report.spec);
+}
+
+/// All of `specs`, by their text. They are built on the engine's threads, and meanwhile loaded.
+KernelMap build_all(const std::vector<jit::KernelSpec>& specs, jit::Engine& engine) {
+  ReadyQueue ready(specs.size());
   const std::jthread builder(
       [&] { engine.warm(specs, [&](const jit::BuildReport& report) { ready.push(report); }); });
-  std::vector<std::pair<jit::KernelSpec, KernelPtr>> kernels;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const jit::BuildReport report = ready.pop();
-    LAYA_TRY(report.outcome);
-    LAYA_ASSIGN(auto kernel, engine.kernel(report.spec));
-    kernels.emplace_back(report.spec, std::move(kernel));
-  }
+  KernelMap kernels;
+  std::mutex mutex;
+  parallel_for(kLoaders, kLoaders, [&](size_t) {
+    while (const auto report = ready.pop()) {
+      KernelResult kernel = load(*report, engine);
+      const std::lock_guard lock(mutex);
+      kernels.emplace(report->spec.to_string(), std::move(kernel));
+    }
+  });
   return kernels;
 }
 
@@ -58,12 +78,10 @@ Result<std::vector<std::pair<jit::KernelSpec, KernelPtr>>> build_all(
 
 Result<std::unique_ptr<const LoadedPlan>> LoadedPlan::load(Plan plan, jit::Engine& engine) {
   std::unique_ptr<LoadedPlan> loaded(new LoadedPlan(std::move(plan)));
-  LAYA_ASSIGN(const auto kernels, build_all(loaded->plan_.specs(), engine));
+  const KernelMap kernels = build_all(loaded->plan_.specs(), engine);
   for (const Op* op : loaded->plan_.ops()) {
     for (const Variant& variant : op->variants) {
-      for (const auto& [spec, kernel] : kernels) {
-        if (spec == variant.spec) loaded->kernels_[&variant] = kernel;
-      }
+      LAYA_ASSIGN(loaded->kernels_[&variant], kernels.at(variant.spec.to_string()));
     }
   }
   return loaded;

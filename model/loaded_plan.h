@@ -16,7 +16,8 @@ namespace laya::model {
 class LoadedPlan {
  public:
   /// Builds or fetches every kernel of the plan, several at once (Options::jobs of the engine), in
-  /// the plan's order, and loads them. The error of the first that fails is returned.
+  /// the plan's order, and loads them. The error of the first op that has a failing one is
+  /// returned.
   static Result<std::unique_ptr<const LoadedPlan>> load(Plan plan, jit::Engine& engine);
 
   const Plan& plan() const { return plan_; }
