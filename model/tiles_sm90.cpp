@@ -54,7 +54,7 @@ int64_t stage_bytes(const ProductTile& t) {
 
 /// What blocks that split k send each other.
 int64_t exchange_bytes(const ProductTile& t) {
-  return t.split == 1 ? 0 : t.rows * t.columns * 4 + 16;
+  return t.split == 1 ? 0 : kChunks / t.split * t.rows * t.columns * 4 + 16;
 }
 
 /// Slabs of k that a block multiplies for a tile.
@@ -107,7 +107,7 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   const auto bm = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
   const int64_t blocks =
       ceil_div(rows, t.rows * t.cluster) * t.cluster * p.column_tiles(t) * t.split;
-  const int64_t processors = t.split > 1 ? kSplitProcessors : kProcessors;
+  const int64_t processors = t.split == kChunks ? kSplitProcessors : kProcessors;
   const auto rounds = static_cast<double>(ceil_div(blocks, processors));
   const auto active = static_cast<double>(std::min(blocks, processors));
 
@@ -148,9 +148,10 @@ std::vector<ProductTile> candidates(const Product& p) {
   for (int64_t columns = kGroup; columns <= p.most_columns; columns += kGroup) {
     if (p.is_residual && columns > 96 && columns % 64 != 0) continue;  // two passes of whole groups
     add({64, columns, 1, columns <= 64 ? 1 : 2, false});
-    if (p.can_split && columns % (kGroup * kChunks) == 0 && columns <= 128) {
-      add({64, columns, 1, 1, true, kChunks});
-      add({128, columns, 1, 2, true, kChunks});
+    for (const int64_t split : {kChunks / 2, kChunks}) {
+      if (!p.can_split || columns % (kGroup * split) != 0 || columns > 128) continue;
+      add({64, columns, 1, 1, true, split});
+      add({128, columns, 1, 2, true, split});
     }
     if (columns < 64) continue;
     for (const int64_t cluster : {1, 2}) {

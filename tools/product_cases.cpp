@@ -48,7 +48,8 @@ std::string tile_text(const model::Variant& variant) {
   if (model::word_param(variant.spec, "SHARED") == "yes") text += ",shared";
   const std::string& name = variant.spec.template_name();
   const bool can_split = name == "gemm_sm90" || name == "gemm_residual_sm90";
-  return text + (can_split && model::int_param(variant.spec, "SPLIT") > 1 ? ",split" : "");
+  const int64_t split = can_split ? model::int_param(variant.spec, "SPLIT") : 1;
+  return text + (split > 1 ? ",split" + std::to_string(split) : "");
 }
 
 }  // namespace laya::tools

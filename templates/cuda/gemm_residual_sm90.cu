@@ -14,7 +14,7 @@
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
-//! param  SPLIT      int   1..4                   blocks that split k: 1, or 4 if K >= 2048
+//! param  SPLIT      int   1..4                   blocks that split k: 1; 2 or 4 if K >= 2048
 //! param  STAGES     int   2..24                  slabs of 64 k in flight
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
@@ -29,11 +29,10 @@
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: 32, 64, 96, 128, 192
-// or 256, and 128 if blocks split k; rows of one consumer times C <= 16384, for K >= 2048 without
-// SPLIT 8192; where x does not come through the ring (product_sm90.cuh) 8192 and 4096. SPLIT:
-// CLUSTER is 1, consumers share tiles. STAGES is at least twice C / 64 (rounded up), divided by
-// 1 + C / BM (rounded down), rounded up.
-// Launch and dynamic shared memory: as gemm_sm90.
+// or 256, and 64 or 128 if blocks split k; rows of one consumer times C <= 16384, for K >= 2048
+// without SPLIT 8192; where x does not come through the ring (product_sm90.cuh) 8192 and 4096.
+// SPLIT: CLUSTER is 1, consumers share tiles. STAGES is at least twice C / 64 (rounded up), divided
+// by 1 + C / BM (rounded down), rounded up. Launch and dynamic shared memory: as gemm_sm90.
 #include "moments.cuh"
 #include "product_sm90.cuh"
 

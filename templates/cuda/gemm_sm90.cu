@@ -14,7 +14,7 @@
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
-//! param  SPLIT      int   1..4                   blocks that split k: 1, or 4 if K >= 2048
+//! param  SPLIT      int   1..4                   blocks that split k: 1; 2 or 4 if K >= 2048
 //! param  STAGES     int   2..24                  slabs of 64 k in flight
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
 //!
@@ -33,7 +33,7 @@
 // Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / C) * CLUSTER, or fewer in multiples of
 // CLUSTER: best as many as there are multiprocessors; times SPLIT and never fewer, if that is
 // not 1. block.x = 128 * (CONSUMERS + 1). Dynamic shared memory: STAGES * ((BM + C) * 128 + 16)
-// bytes and, if SPLIT is not 1, BM * C * 4 + 16.
+// bytes and, if SPLIT is not 1, BM * C * 16 / SPLIT + 16.
 #include "fast_gelu.cuh"
 #include "moments.cuh"
 #include "product_sm90.cuh"

@@ -10,9 +10,9 @@
 //
 // The order of additions depends on K alone, in every tile shape: chunks of k, each summed in one
 // chain in ascending order, 16 k at a time, and then added to each other in that order. There is
-// one chunk for K < 2048, else there are four. So the blocks of a cluster may split k: each sums a
-// chunk of the same tile, then sends every block its share of the columns and finishes a share
-// itself.
+// one chunk for K < 2048, else there are four. So the blocks of a cluster may split k: each sums
+// one or two chunks of the same tile, sends every block its share of the columns and finishes a
+// share itself.
 #pragma once
 
 #include "dependent_launch.cuh"
@@ -111,13 +111,15 @@ class ProductPipeline {
   static constexpr int kSlabs = (K + 63) / 64;
   static constexpr int kChunks = product_chunks(K);
   static constexpr int kChunkSlabs = (kSlabs + kChunks - 1) / kChunks;
-  static_assert(Shape::kSplit == 1 || Shape::kSplit == kChunks, "a block sums one chunk");
+  static_assert(Shape::kSplit == 1 || kChunks % Shape::kSplit == 0, "blocks sum whole chunks");
+  static constexpr int kBlockChunks = kChunks / Shape::kSplit;  ///< of a block that splits k
+  static constexpr int kBlockSlabs = Shape::kSplit > 1 ? kBlockChunks* kChunkSlabs : kSlabs;
   static_assert(Shape::kPartRows % GROUP == 0, "boxes of w hold whole groups");
   static_assert(Shape::kOutColumns % GROUP == 0, "blocks finish whole groups");
   /// Whether the ring holds the slabs of one tile and nothing else. Blocks that share w
   /// take the general way: they have few slots.
-  static constexpr bool kFitsRing = Shape::kTurns == 1 && Shape::kCluster == 1 &&
-                                    Shape::kStages == (Shape::kSplit > 1 ? kChunkSlabs : kSlabs);
+  static constexpr bool kFitsRing =
+      Shape::kTurns == 1 && Shape::kCluster == 1 && Shape::kStages == kBlockSlabs;
   static constexpr int kProducers = kFitsRing ? 4 : 1;
   static constexpr int kSlotBoxes = Shape::kSlotBytes / Shape::kBytesA;
   static constexpr int kExtraSlots = kFitsRing || Shape::kSplit * Shape::kCluster > 1
@@ -127,27 +129,33 @@ class ProductPipeline {
   static constexpr int kTileSlots = kSlabs + kExtraSlots;
 
   /// Shared memory: the slots, what the blocks that split k send each other, the barriers.
-  static constexpr u32 kExchangeBytes = Shape::kSplit > 1 ? Shape::kRows* Shape::kColumns * 4 : 0;
+  static constexpr u32 kExchangeBytes =
+      Shape::kSplit > 1 ? kBlockChunks* Shape::kRows* Shape::kColumns * 4 : 0;
   static constexpr u32 kBytes =
       Shape::kStages * (Shape::kSlotBytes + 16) + (Shape::kSplit > 1 ? kExchangeBytes + 16 : 0);
 
-  /// `shared`: kBytes, aligned to 1,024. All threads of the block; returns when the whole cluster
-  /// is ready.
-  __device__ ProductPipeline(u32 shared, const TensorMap& a, const TensorMap& w) : ring_(shared) {
-    if (threadIdx.x == 128) {
-      prefetch_map(a);
-      prefetch_map(w);
+  /// `shared`: kBytes, aligned to 1,024.
+  __device__ explicit ProductPipeline(u32 shared) : ring_(shared) {}
+
+  /// Makes the barriers, by the first producer, before sync().
+  __device__ void init() const {
+    for (int i = 0; i < Shape::kStages; ++i) {
+      init_barrier(full(i), 1);
+      // Each warp that reads the slot, in each block.
+      init_barrier(empty(i), 4 * Shape::kSharers * Shape::kCluster);
     }
-    if (threadIdx.x == 0) {
-      for (int i = 0; i < Shape::kStages; ++i) {
-        init_barrier(full(i), 1);
-        // Each warp that reads the slot, in each block.
-        init_barrier(empty(i), 4 * Shape::kSharers * Shape::kCluster);
-      }
-      if constexpr (Shape::kSplit > 1) init_barrier(exchanged(), 1);
-      publish_barriers();
+    if constexpr (Shape::kSplit > 1) init_barrier(exchanged(), 1);
+    publish_barriers();
+    fence_async_proxy();
+  }
+
+  /// By all threads; returns when the whole cluster is ready.
+  __device__ static void sync() {
+    if constexpr (Shape::kCluster * Shape::kSplit > 1) {
+      sync_cluster();
+    } else {
+      __syncthreads();
     }
-    sync_blocks();
   }
 
   /// At the end, by all threads: no block may leave while another still arrives at its barriers.
@@ -155,42 +163,38 @@ class ProductPipeline {
     if constexpr (Shape::kCluster > 1) sync_cluster();
   }
 
-  /// The work of one producer, a thread. `w_row(tile, part)` is the row of w where a part begins, a
-  /// multiple of GROUP;
+  /// Starts the copies of w for one producer's slots of the first tile, before or after sync();
+  /// after it where blocks share w. They need not wait for kernels before: none writes weights.
+  /// `w_row(tile, part)` is the row of w where a part begins, a multiple of GROUP.
+  template <class Tiles, class WRow>
+  __device__ void load_first_weights(int producer, const TensorMap& w, const Tiles& tiles,
+                                     const WRow& w_row) {
+    TilePosition tile;
+    if (!tiles.get(0, tile)) return;
+#pragma unroll 1
+    for (int slot = producer; slot < min(slabs(), Shape::kStages); slot += kProducers) {
+      load_w(slot, w, tile, slot, w_row);
+    }
+  }
+
+  /// The work of one producer, a thread, after load_first_weights().
   /// `load_extra(tile, box, to, barrier)` starts the copy of an extra box. Lets the next kernel
   /// start once the slabs of the first tile are on their way.
   template <class Tiles, class WRow, class LoadExtra>
   __device__ void produce(int producer, const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                           const WRow& w_row, const LoadExtra& load_extra) {
-    const u32 rank = Shape::kCluster > 1 ? cluster_rank() : 0;
     const int first_slab = this->first_slab(), slabs = this->slabs();
-    const auto load_w = [&](const TilePosition& tile, int slab) {
-      expect_bytes(full(slot_), Shape::kSlotBytes);
-#pragma unroll
-      for (int i = 0; i < Shape::kParts / Shape::kCluster; ++i) {
-        const int part = i * Shape::kCluster + rank;
-        const u32 to = slot_address(slot_) + Shape::kBytesA + part * Shape::kPartBytes;
-        load_part(to, w, w_row(tile, part), (first_slab + slab) * 64, full(slot_));
-      }
-    };
     TilePosition tile;
-    int ahead = 0;  // slots that already have their part of w: no kernel writes weights
-    slot_ = producer;
-    if (tiles.get(0, tile)) {
-#pragma unroll 1
-      for (; slot_ < min(slabs, Shape::kStages); ++ahead, slot_ += kProducers) load_w(tile, slot_);
-    }
+    int ahead = min(slabs, Shape::kStages);  // slabs whose part of w is on its way
     slot_ = producer;
     wait_for_kernels_before();
     for (int index = 0; tiles.get(index, tile); ++index) {
       if constexpr (kFitsRing) slot_ = producer, parity_ = index & 1;
 #pragma unroll 1
       for (int slab = producer; slab < slabs; slab += kProducers) {
-        if (ahead > 0) {
-          --ahead;
-        } else {
+        if (slab >= ahead) {
           wait_phase<SpinLimit>(empty(slot_), parity_ ^ 1);
-          load_w(tile, slab);
+          load_w(slot_, w, tile, slab, w_row);
         }
         load_box(slot_address(slot_), a, tile.row, (first_slab + slab) * 64, full(slot_));
         if constexpr (kFitsRing) {
@@ -199,7 +203,7 @@ class ProductPipeline {
           next_slot();
         }
       }
-      if (index == 0) let_next_kernel_start();
+      if (index == 0) let_next_kernel_start(), ahead = 0;
 #pragma unroll 1
       for (int first = 0; first < kExtraSlots * kSlotBoxes; first += kSlotBoxes, next_slot()) {
         const int boxes = min(kSlotBoxes, EXTRA - first);
@@ -251,6 +255,20 @@ class ProductPipeline {
   }
 
  private:
+  /// Starts the copies of this block's share of w for a slot.
+  template <class WRow>
+  __device__ void load_w(int slot, const TensorMap& w, const TilePosition& tile, int slab,
+                         const WRow& w_row) const {
+    const u32 rank = Shape::kCluster > 1 ? cluster_rank() : 0;
+    expect_bytes(full(slot), Shape::kSlotBytes);
+#pragma unroll
+    for (int i = 0; i < Shape::kParts / Shape::kCluster; ++i) {
+      const int part = i * Shape::kCluster + rank;
+      const u32 to = slot_address(slot) + Shape::kBytesA + part * Shape::kPartBytes;
+      load_part(to, w, w_row(tile, part), (first_slab() + slab) * 64, full(slot));
+    }
+  }
+
   /// Starts the copy of a box of w, for all blocks that share it.
   __device__ static void load_part(u32 to, const TensorMap& w, int row, int k, u32 barrier) {
     if constexpr (Shape::kCluster > 1) {
@@ -333,7 +351,7 @@ class ProductPipeline {
     }
   }
 
-  /// This block's chunk of the only tile; then the sums of its share of the columns, from where
+  /// This block's chunks of the only tile; then the sums of its share of the columns, from where
   /// `tile` is moved to. A thread's sums go to the same thread of the blocks that finish them, and
   /// arrive at their barriers.
   template <class Prepare>
@@ -348,19 +366,23 @@ class ProductPipeline {
     };
     if (threadIdx.x == 0) expect_bytes(exchanged(), kExchangeBytes);
     float chunk[kBlocks][Shape::kColumns / 2];
-    int last = -1;
-    multiply_slabs(row, slabs(), chunk, last, [] {});
-    prepare();
-    finish_products(last);
-    pin_all(chunk);
+#pragma unroll 1
+    for (int c = 0; c < kBlockChunks; ++c) {
+      int last = -1;
+      multiply_slabs(row, min(kChunkSlabs, slabs() - c * kChunkSlabs), chunk, last, [] {});
+      if (c == kBlockChunks - 1) prepare();
+      finish_products(last);
+      pin_all(chunk);
 #pragma unroll
-    for (int to = 0; to < Shape::kSplit; ++to) {
-      const u32 barrier = remote_address(exchanged(), to);
+      for (int to = 0; to < Shape::kSplit; ++to) {
+        const u32 barrier = remote_address(exchanged(), to);
 #pragma unroll
-      for (int i = 0; i < kBlocks; ++i) {
+        for (int i = 0; i < kBlocks; ++i) {
 #pragma unroll
-        for (int j = 0; j < kFours; ++j) {
-          send(remote_address(exchange(rank, i, j), to), &chunk[i][(to * kFours + j) * 4], barrier);
+          for (int j = 0; j < kFours; ++j) {
+            send(remote_address(exchange(rank * kBlockChunks + c, i, j), to),
+                 &chunk[i][(to * kFours + j) * 4], barrier);
+          }
         }
       }
     }
@@ -372,7 +394,7 @@ class ProductPipeline {
         float* sum = &sums[i][j * 4];
         load4_shared(exchange(0, i, j), sum);
 #pragma unroll
-        for (int part = 1; part < Shape::kSplit; ++part) {
+        for (int part = 1; part < kChunks; ++part) {
           float more[4];
           load4_shared(exchange(part, i, j), more);
 #pragma unroll
@@ -436,10 +458,10 @@ class ProductPipeline {
 
   /// The slabs of k that this block multiplies.
   __device__ static int first_slab() {
-    return Shape::kSplit > 1 ? static_cast<int>(cluster_rank()) * kChunkSlabs : 0;
+    return Shape::kSplit > 1 ? static_cast<int>(cluster_rank()) * kBlockSlabs : 0;
   }
   __device__ static int slabs() {
-    return Shape::kSplit > 1 ? min(kChunkSlabs, kSlabs - first_slab()) : kSlabs;
+    return Shape::kSplit > 1 ? min(kBlockSlabs, kSlabs - first_slab()) : kSlabs;
   }
 
   __device__ u32 barriers() const {
@@ -470,14 +492,6 @@ class ProductPipeline {
     }
   }
 
-  __device__ static void sync_blocks() {
-    if constexpr (Shape::kCluster * Shape::kSplit > 1) {
-      sync_cluster();
-    } else {
-      __syncthreads();
-    }
-  }
-
   u32 ring_;
   int slot_ = 0;
   u32 parity_ = 0;  ///< of the ring's current round
@@ -499,12 +513,22 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
                                    const LoadExtra& load_extra = {}) {
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr int kConsumers = Pipeline::Shape::kConsumers;
-  Pipeline pipeline(shared_window_address(shared), a, w);
-  if (warp_index() / 4 == kConsumers) {
+  Pipeline pipeline(shared_window_address(shared));
+  const int producer = warp_index() - kConsumers * 4;
+  const bool produces = threadIdx.x % 32 == 0 && producer >= 0 && producer < Pipeline::kProducers;
+  // Blocks that share w must be ready for it.
+  const bool loads_early = Pipeline::Shape::kCluster == 1 && producer == 0;
+  if (produces && producer == 0) {
+    prefetch_map(a);
+    pipeline.init();
+    if (loads_early) pipeline.load_first_weights(producer, w, tiles, w_row);
+  }
+  pipeline.sync();
+  if (producer >= 0) {
     if constexpr (kConsumers == 2) shrink_registers<40>();
-    const int producer = warp_index() - kConsumers * 4;
-    if (threadIdx.x % 32 == 0 && producer < Pipeline::kProducers) {
-      pipeline.produce(Pipeline::kProducers == 1 ? 0 : producer, a, w, tiles, w_row, load_extra);
+    if (produces) {
+      if (!loads_early) pipeline.load_first_weights(producer, w, tiles, w_row);
+      pipeline.produce(producer, a, w, tiles, w_row, load_extra);
     }
   } else {
     if constexpr (kConsumers == 2) grow_registers<232>();

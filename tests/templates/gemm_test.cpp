@@ -96,7 +96,9 @@ model::Op with_all_kinds_of_tiles(const model::Op& op) {
                          {128, 64, 2, 2, true},     // two blocks that share w, consumers share rows
                          {128, 64, 2, 2, false},    // the same, in turn
                          {64, 128, 1, 1, true, 4},  // four blocks that split k
-                         {128, 128, 1, 2, true, 4}});
+                         {128, 128, 1, 2, true, 4},
+                         {64, 64, 1, 1, true, 2},  // two, with two chunks each
+                         {128, 128, 1, 2, true, 2}});
 }
 
 struct GegluShape {
