@@ -518,8 +518,11 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
   const bool produces = threadIdx.x % 32 == 0 && producer >= 0 && producer < Pipeline::kProducers;
   // Blocks that share w must be ready for it.
   const bool loads_early = Pipeline::Shape::kCluster == 1 && producer == 0;
-  if (produces && producer == 0) {
+  if (threadIdx.x == 0) {
     prefetch_map(a);
+    prefetch_map(w);
+  }
+  if (produces && producer == 0) {
     pipeline.init();
     if (loads_early) pipeline.load_first_weights(producer, w, tiles, w_row);
   }
