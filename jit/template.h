@@ -37,7 +37,8 @@
 // `__cluster_dims__` of so many blocks, or nothing where that is one: a kernel without the
 // attribute starts faster.
 //
-// Expanding writes the parameters as constants in front of the text:
+// Expanding writes the parameters as constants in front of the text, on GPUs as enumerators,
+// `enum : int { N = 768 };`, which cost nothing where constexpr variables make loading slower:
 //   int N = 768      ->  constexpr int N = 768;           (long long where it does not fit)
 //   word ACT = gelu  ->  constexpr int ACT_none = 0; ... constexpr int ACT = ACT_gelu;
 //   word T = bf16    ->  using T = bf16;   where every allowed word is one of fp32, bf16, fp16;

@@ -142,24 +142,33 @@ Result<std::string> cluster_macro(const Template& source, const KernelSpec& spec
   return "#define LAYA_CLUSTER" + (blocks > 1 ? dims : "") + "\n";
 }
 
-void append_int(std::string& out, const std::string& name, int64_t value) {
-  const bool fits =
-      value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max();
-  out += std::string("constexpr ") + (fits ? "int " : "long long ") + name + " = " +
-         std::to_string(value) + (fits ? ";\n" : "LL;\n");
+/// For GPUs an enumerator: NVRTC makes an object in the GPU's memory of every constexpr variable,
+/// and the driver takes 3 us for each when it loads the kernel.
+void append_constant(std::string& out, Backend backend, const std::string& type,
+                     const std::string& definition) {
+  out += backend == Backend::kCuda ? "enum : " + type + " { " + definition + " };\n"
+                                   : "constexpr " + type + " " + definition + ";\n";
 }
 
-void append_constant(std::string& out, const ParamDecl& decl, const ParamValue& value) {
-  if (decl.is_int) return append_int(out, decl.name, std::get<int64_t>(value));
+void append_int(std::string& out, Backend backend, const std::string& name, int64_t value) {
+  const bool fits =
+      value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max();
+  append_constant(out, backend, fits ? "int" : "long long",
+                  name + " = " + std::to_string(value) + (fits ? "" : "LL"));
+}
+
+void append_param(std::string& out, Backend backend, const ParamDecl& decl,
+                  const ParamValue& value) {
+  if (decl.is_int) return append_int(out, backend, decl.name, std::get<int64_t>(value));
   const std::string& word = std::get<std::string>(value);
   if (decl.is_dtype()) {
     out += "using " + decl.name + " = " + word + ";\n";
-    return append_int(out, decl.name + "_BYTES", word == "fp32" ? 4 : 2);
+    return append_int(out, backend, decl.name + "_BYTES", word == "fp32" ? 4 : 2);
   }
   for (size_t i = 0; i < decl.words.size(); ++i) {
-    append_int(out, decl.name + "_" + decl.words[i], static_cast<int64_t>(i));
+    append_int(out, backend, decl.name + "_" + decl.words[i], static_cast<int64_t>(i));
   }
-  out += "constexpr int " + decl.name + " = " + decl.name + "_" + word + ";\n";
+  append_constant(out, backend, "int", decl.name + " = " + decl.name + "_" + word);
 }
 
 /// The function that every CPU kernel is called through, whatever its arguments.
@@ -207,7 +216,7 @@ Result<Source> expand(const Template& source, const KernelSpec& spec) {
   for (const ParamDecl& decl : source.params) {
     const auto at = std::find_if(spec.params().begin(), spec.params().end(),
                                  [&](const Param& p) { return p.name == decl.name; });
-    append_constant(out, decl, at->value);
+    append_param(out, source.backend, decl, at->value);
   }
   if (!source.cluster.empty()) {
     LAYA_ASSIGN(const std::string macro, cluster_macro(source, spec));

@@ -62,8 +62,7 @@ __device__ inline void wait_for_copies() {
 template <int Rows, int Chunks, int Threads, long long Pitch>
 class TileCopy {
  public:
-  static constexpr int kRowStep =
-      Threads / Chunks;  ///< rows from one chunk of a thread to the next
+  enum : int { kRowStep = Threads / Chunks };  ///< rows from one chunk of a thread to the next
   static_assert(Rows % kRowStep == 0, "threads must divide the tile evenly");
   static_assert(Threads % (8 * Chunks) == 0, "a thread's rows must share one swizzle");
 
@@ -86,9 +85,9 @@ class TileCopy {
   }
 
  private:
-  static constexpr int kCopies = Rows / kRowStep;           // per thread
-  static constexpr int kTileStep = kRowStep * Chunks * 16;  // bytes from chunk to chunk of a thread
-  static constexpr long long kStep = kRowStep * Pitch;
+  enum : int { kCopies = Rows / kRowStep };           // per thread
+  enum : int { kTileStep = kRowStep * Chunks * 16 };  // bytes from chunk to chunk of a thread
+  enum : long long { kStep = kRowStep * Pitch };
 
   __device__ static u32 slot(u32 tile) {
     return tile + (row() * Chunks + swizzle<Chunks>(row(), chunk())) * 16;

@@ -32,14 +32,14 @@ static_assert(HEAD_DIM == 32 || HEAD_DIM == 64 || HEAD_DIM == 128, "no such head
 static_assert(HEAD_DIM * T_BYTES <= 256, "fp32 heads have at most 64 columns");
 static_assert(HEAD_DIM <= 64 || __CUDA_ARCH__ >= 800, "too much shared memory for 7.5");
 
-constexpr int kThreads = 128;
-constexpr int kWarpRows = BQ / 4;
+enum : int { kThreads = 128 };
+enum : int { kWarpRows = BQ / 4 };
 /// Blocks that a multiprocessor must have registers for: as many as fit without spills.
-constexpr int kMinBlocks = kIsFp32<T> || HEAD_DIM > 64 || __CUDA_ARCH__ < 800 ? 1 : 256 / BQ;
-constexpr int kRowBytes = HEAD_DIM * T_BYTES, kChunks = kRowBytes / 16;
-constexpr long long kPitch = 3 * HEADS * HEAD_DIM;  // elements from row to row of qkv
+enum : int { kMinBlocks = kIsFp32<T> || HEAD_DIM > 64 || __CUDA_ARCH__ < 800 ? 1 : 256 / BQ };
+enum : int { kRowBytes = HEAD_DIM * T_BYTES, kChunks = kRowBytes / 16 };
+enum : long long { kPitch = 3 * HEADS * HEAD_DIM };  // elements from row to row of qkv
 using Warp = AttentionWarp<T, kWarpRows, HEAD_DIM>;
-constexpr u32 kKeyBytes = Warp::kKeys * kRowBytes;  // of a block of keys, or of values
+enum : u32 { kKeyBytes = Warp::kKeys * kRowBytes };  // of a block of keys, or of values
 
 /// Copies rows first.. of one head of q, k or v; rows from `length` on become zeros.
 template <int Rows>

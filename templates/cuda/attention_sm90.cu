@@ -39,13 +39,13 @@
 #include "warp_writer.cuh"
 #include "wgmma.cuh"
 
-constexpr int kConsumers = BQ / 64;
-constexpr int kThreads = (kConsumers + 1) * 128;
+enum : int { kConsumers = BQ / 64 };
+enum : int { kThreads = (kConsumers + 1) * 128 };
 /// Blocks that a multiprocessor has room for, if threads have 128 registers on average.
-constexpr int kBlocks = BQ == 64 && KEYS == 64 ? 2 : 1;
-constexpr long long kPitch = 3 * HEADS * HEAD_DIM;  // elements from row to row of qkv
-constexpr int kRowBytes = HEAD_DIM * T_BYTES;       // of a head: one row of the swizzle
-constexpr u32 kQueryBytes = BQ * kRowBytes, kKeyBytes = KEYS * kRowBytes;
+enum : int { kBlocks = BQ == 64 && KEYS == 64 ? 2 : 1 };
+enum : long long { kPitch = 3 * HEADS * HEAD_DIM };  // elements from row to row of qkv
+enum : int { kRowBytes = HEAD_DIM * T_BYTES };       // of a head: one row of the swizzle
+enum : u32 { kQueryBytes = BQ * kRowBytes, kKeyBytes = KEYS * kRowBytes };
 static_assert(kRowBytes == 128, "a row of a head is a row of the swizzle");
 using Writer = WarpWriter<T, HEAD_DIM>;
 
@@ -238,7 +238,7 @@ class Consumer {
   }
 
  private:
-  static constexpr int kSteps = KEYS / 16;
+  enum : int { kSteps = KEYS / 16 };
 
   __device__ void load_queries() {
     const int row = threadIdx.x / 32 * 16 + threadIdx.x % 16;

@@ -21,8 +21,8 @@ __device__ inline float softmax_base(float top, float scale) {
 template <class Elem, int Rows, int HeadDim>
 class AttentionWarp {
  public:
-  static constexpr int kKeys = 64;         ///< keys of a block
-  static constexpr int kScratchBytes = 0;  ///< shared memory of one warp beside the tiles
+  enum : int { kKeys = 64 };         ///< keys of a block
+  enum : int { kScratchBytes = 0 };  ///< shared memory of one warp beside the tiles
 
   /// `q`: address of this warp's rows; their memory is reused by store().
   __device__ AttentionWarp(u32 q, u32 /*scratch*/) : q_(q) {
@@ -65,8 +65,8 @@ class AttentionWarp {
   }
 
  private:
-  static constexpr int kRowBytes = HeadDim * 2, kChunks = kRowBytes / 16;
-  static constexpr int kRowTiles = Rows / 16, kKeyTiles = kKeys / 8, kValueTiles = HeadDim / 8;
+  enum : int { kRowBytes = HeadDim * 2, kChunks = kRowBytes / 16 };
+  enum : int { kRowTiles = Rows / 16, kKeyTiles = kKeys / 8, kValueTiles = HeadDim / 8 };
 
   __device__ static int lane() { return threadIdx.x % 32; }
 
@@ -187,11 +187,11 @@ class AttentionWarp {
 /// chunks x + 8c of the output.
 template <int Rows, int HeadDim>
 class AttentionWarp<fp32, Rows, HeadDim> {
-  static constexpr int kPitch = 40;  // floats from row to row of the probabilities
+  enum : int { kPitch = 40 };  // floats from row to row of the probabilities
 
  public:
-  static constexpr int kKeys = 32;
-  static constexpr int kScratchBytes = Rows * kPitch * 4;
+  enum : int { kKeys = 32 };
+  enum : int { kScratchBytes = Rows * kPitch * 4 };
 
   __device__ AttentionWarp(u32 q, u32 scratch) : q_(q), p_(scratch) {
 #pragma unroll
@@ -234,8 +234,8 @@ class AttentionWarp<fp32, Rows, HeadDim> {
   }
 
  private:
-  static constexpr int kRowBytes = HeadDim * 4, kChunks = kRowBytes / 16;
-  static constexpr int kRows = Rows / 4, kColumns = kKeys / 8, kValueChunks = kChunks / 8;
+  enum : int { kRowBytes = HeadDim * 4, kChunks = kRowBytes / 16 };
+  enum : int { kRows = Rows / 4, kColumns = kKeys / 8, kValueChunks = kChunks / 8 };
 
   __device__ static int y() { return threadIdx.x % 32 / 8; }
   __device__ static int x() { return threadIdx.x % 8; }

@@ -30,10 +30,10 @@
 #include "gelu.cuh"
 #include "reduce.cuh"
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kParts = D / 16;
-constexpr int kMostLogits = 255;
-constexpr int kThreadUnits = (UNITS + kThreads - 1) / kThreads;
+enum : int { kThreads = 256, kWarps = kThreads / 32 };
+enum : int { kParts = D / 16 };
+enum : int { kMostLogits = 255 };
+enum : int { kThreadUnits = (UNITS + kThreads - 1) / kThreads };
 
 struct Features {
   float top, gap, entropy, options;  // p1, p1 - p2, H / log k, k / 255

@@ -33,14 +33,14 @@
 #include "gelu.cuh"
 #include "moments.cuh"
 
-constexpr int kWarps = 8, kWarpUnits = 2, kBlockUnits = kWarps * kWarpUnits;
-constexpr int kRows = 4;  // of a block at a time
-constexpr int kRowLanes = 32 / kRows, kUnitLanes = kRowLanes / kWarpUnits;
-constexpr int kScorerBlocks = D / kBlockUnits;
-constexpr int kActionBlocks = (UNITS + kBlockUnits - 1) / kBlockUnits;
-constexpr int kBlocks = kScorerBlocks + kActionBlocks;
-constexpr int kSteps = (D + 255) / 256;      // a lane has 8 neighbouring columns out of every 256
-constexpr bool kHoldsWeights = kSteps <= 6;  // more than 96 registers of weights spill
+enum : int { kWarps = 8, kWarpUnits = 2, kBlockUnits = kWarps * kWarpUnits };
+enum : int { kRows = 4 };  // of a block at a time
+enum : int { kRowLanes = 32 / kRows, kUnitLanes = kRowLanes / kWarpUnits };
+enum : int { kScorerBlocks = D / kBlockUnits };
+enum : int { kActionBlocks = (UNITS + kBlockUnits - 1) / kBlockUnits };
+enum : int { kBlocks = kScorerBlocks + kActionBlocks };
+enum : int { kSteps = (D + 255) / 256 };      // a lane has 8 neighbouring columns out of every 256
+enum : bool { kHoldsWeights = kSteps <= 6 };  // more than 96 registers of weights spill
 
 /// A warp's units of a weight with `pitch` columns.
 class UnitWeights {

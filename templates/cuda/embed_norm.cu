@@ -21,7 +21,7 @@
 #include "norm.cuh"
 #include "residual.cuh"
 
-constexpr int kThreads = ROWS * ROW_THREADS;
+enum : int { kThreads = ROWS * ROW_THREADS };
 
 extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
     embed_norm(const int* ids, const E* table, const float* weight, T* x, T* x_low, T* a, float eps,

@@ -26,7 +26,7 @@
 #include "norm.cuh"
 #include "residual.cuh"
 
-constexpr int kThreads = ROWS * ROW_THREADS;
+enum : int { kThreads = ROWS * ROW_THREADS };
 
 extern "C" __global__ void __launch_bounds__(kThreads, norm_blocks(kThreads))
     final_norm(T* x, T* x_low, const float* weight, const float* type_table, const int* types,

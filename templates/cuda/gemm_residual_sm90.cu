@@ -38,16 +38,16 @@
 
 using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, SPLIT, STAGES>;
 /// Boxes of 64 columns of each part of x that a tile takes.
-constexpr int kPartBoxes = (Shape::kOutColumns + 63) / 64;
+enum : int { kPartBoxes = (Shape::kOutColumns + 63) / 64 };
 using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, kMomentColumns, 2 * kPartBoxes>;
 using Mine = ThreadElements<kMomentColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 static_assert(BN % kMomentColumns == 0, "a box of w holds whole groups");
 
 /// Each row is finished in as many passes, which have registers for so many groups.
-constexpr int kTileGroups = Shape::kOutColumns / kMomentColumns;
-constexpr int kPasses = kTileGroups <= 3 ? 1 : 2;
-constexpr int kGroups = kTileGroups / kPasses;
+enum : int { kTileGroups = Shape::kOutColumns / kMomentColumns };
+enum : int { kPasses = kTileGroups <= 3 ? 1 : 2 };
+enum : int { kGroups = kTileGroups / kPasses };
 static_assert(kTileGroups % kPasses == 0, "passes are equal");
 
 __device__ inline bool has_group(int tile_column, int group) {

@@ -37,23 +37,24 @@
 #include "moments.cuh"
 #include "product_sm90.cuh"
 
-constexpr int N = 3 * HEADS * HEAD_DIM;
+enum : int { N = 3 * HEADS * HEAD_DIM };
 
 using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, 1, STAGES>;
 using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, 32>;
 using Mine = ThreadElements<32>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 using Scales = FragmentScales<T, K, Shape::kGroupRows / 64>;
-constexpr int kGroups = Shape::kColumns / 32;
-constexpr int kAngleGroups =
-    kGroups < 2 ? kGroups : 2;                  ///< groups of a head; the next has the same
-constexpr int kRotated = 2 * HEADS * HEAD_DIM;  ///< columns, of q and k
+enum : int { kGroups = Shape::kColumns / 32 };
+enum : int {
+  kAngleGroups = kGroups < 2 ? kGroups : 2
+};                                               ///< groups of a head; the next has the same
+enum : int { kRotated = 2 * HEADS * HEAD_DIM };  ///< columns, of q and k
 
 __device__ constexpr int greatest_common_divisor(int a, int b) {
   return b == 0 ? a : greatest_common_divisor(b, a % b);
 }
 /// Where v begins in a tile, if it does: at a multiple of so many columns.
-constexpr int kStep = greatest_common_divisor(kRotated, Shape::kColumns);
+enum : int { kStep = greatest_common_divisor(kRotated, Shape::kColumns) };
 
 /// Cosine and sine for this thread's pairs of a row, in the first groups of the tile.
 struct Angles {

@@ -11,7 +11,7 @@
 #include "reduce.cuh"
 #include "residual.cuh"
 
-constexpr int kMomentColumns = 32;  ///< of a group
+enum : int { kMomentColumns = 32 };  ///< of a group
 
 /// Moments of groups that `Lanes` neighbouring lanes share, each with Count values of every group;
 /// the lanes call it together. The groups go in step: one alone would be a chain of waits. The
@@ -109,9 +109,9 @@ class RowMoments {
   }
 
  private:
-  static constexpr int kGroups = D / kMomentColumns, kMine = (kGroups + 3) / 4;
+  enum : int { kGroups = D / kMomentColumns, kMine = (kGroups + 3) / 4 };
   /// In registers; else it is added while it arrives.
-  static constexpr bool kIsHeld = !MayWait && kMine <= 8;
+  enum : bool { kIsHeld = !MayWait && kMine <= 8 };
 
   /// Distances of means to one of them: what they have in common cancels nothing.
   __device__ void add(float2 group) {

@@ -20,7 +20,7 @@ class NormRow {
   static_assert(Threads % 32 == 0 && Threads <= 1024, "a row takes whole warps");
 
  public:
-  static constexpr int kSteps = (D + 8 * Threads - 1) / (8 * Threads);
+  enum : int { kSteps = (D + 8 * Threads - 1) / (8 * Threads) };
 
   /// Calls visit(column, values of columns column..column + 7) for each 8 columns of this thread.
   template <class Visit>

@@ -28,29 +28,29 @@ __device__ constexpr int product_chunks(int k) {
 /// that share w. SHARED: consumers share each tile. SPLIT: blocks that split k.
 template <int BM, int BN, int PARTS, int CLUSTER, int CONSUMERS, bool SHARED, int SPLIT, int STAGES>
 struct ProductShape {
-  static constexpr int kTurns = SHARED ? 1 : CONSUMERS;  ///< consumers that take tiles in turn
-  static constexpr int kSharers = CONSUMERS / kTurns;    ///< consumers of one tile
-  static constexpr int kGroupRows = BM / kSharers;       ///< rows of one consumer
+  enum : int { kTurns = SHARED ? 1 : CONSUMERS };  ///< consumers that take tiles in turn
+  enum : int { kSharers = CONSUMERS / kTurns };    ///< consumers of one tile
+  enum : int { kGroupRows = BM / kSharers };       ///< rows of one consumer
   static_assert(kGroupRows % 64 == 0, "a warpgroup multiplies 64 rows at a time");
   static_assert(BN % 8 == 0, "boxes of w begin at multiples of 1,024 bytes");
   static_assert(PARTS % CLUSTER == 0, "the blocks of a cluster fetch equally many parts of w");
   static_assert(SPLIT == 1 || (CLUSTER == 1 && kTurns == 1),
                 "a split tile is all that a block has");
   static_assert(PARTS * BN % (8 * SPLIT) == 0, "blocks finish equal shares of the columns");
-  static constexpr int kRows = BM, kPartRows = BN, kParts = PARTS, kColumns = PARTS * BN;
-  static constexpr int kOutColumns = kColumns / SPLIT;  ///< that a block finishes
-  static constexpr int kCluster = CLUSTER, kConsumers = CONSUMERS, kStages = STAGES;
-  static constexpr int kSplit = SPLIT;
-  static constexpr int kThreads = (CONSUMERS + 1) * 128;
-  static constexpr u32 kBytesA = BM * 128, kPartBytes = BN * 128;
-  static constexpr u32 kSlotBytes = kBytesA + PARTS * kPartBytes;
+  enum : int { kRows = BM, kPartRows = BN, kParts = PARTS, kColumns = PARTS * BN };
+  enum : int { kOutColumns = kColumns / SPLIT };  ///< that a block finishes
+  enum : int { kCluster = CLUSTER, kConsumers = CONSUMERS, kStages = STAGES };
+  enum : int { kSplit = SPLIT };
+  enum : int { kThreads = (CONSUMERS + 1) * 128 };
+  enum : u32 { kBytesA = BM * 128, kPartBytes = BN * 128 };
+  enum : u32 { kSlotBytes = kBytesA + PARTS * kPartBytes };
 };
 
 /// Which elements of a product a thread holds, of each 64 rows: two rows, and of each Group columns
 /// Count neighbours, since the map of w is by_thread.
 template <int Group>
 struct ThreadElements {
-  static constexpr int kCount = Group / 4;
+  enum : int { kCount = Group / 4 };
 
   /// Rows g and g + 8 of the 16 of a warp.
   __device__ static int row(int half) {
@@ -91,9 +91,9 @@ class TileList {
   }
 
  private:
-  static constexpr int kGroupRows = Shape::kRows * Shape::kCluster;
-  static constexpr int kColumnTiles = (N + TileColumns - 1) / TileColumns;
-  static constexpr int kBand = 8;
+  enum : int { kGroupRows = Shape::kRows * Shape::kCluster };
+  enum : int { kColumnTiles = (N + TileColumns - 1) / TileColumns };
+  enum : int { kBand = 8 };
   int rows_;
 };
 
@@ -108,31 +108,36 @@ class ProductPipeline {
   using Shape = Tile;
   using Sums = float[Shape::kGroupRows / 64][Shape::kOutColumns / 2];  ///< of one thread
 
-  static constexpr int kSlabs = (K + 63) / 64;
-  static constexpr int kChunks = product_chunks(K);
-  static constexpr int kChunkSlabs = (kSlabs + kChunks - 1) / kChunks;
+  enum : int { kSlabs = (K + 63) / 64 };
+  enum : int { kChunks = product_chunks(K) };
+  enum : int { kChunkSlabs = (kSlabs + kChunks - 1) / kChunks };
   static_assert(Shape::kSplit == 1 || kChunks % Shape::kSplit == 0, "blocks sum whole chunks");
-  static constexpr int kBlockChunks = kChunks / Shape::kSplit;  ///< of a block that splits k
-  static constexpr int kBlockSlabs = Shape::kSplit > 1 ? kBlockChunks* kChunkSlabs : kSlabs;
+  enum : int { kBlockChunks = kChunks / Shape::kSplit };  ///< of a block that splits k
+  enum : int { kBlockSlabs = Shape::kSplit > 1 ? kBlockChunks* kChunkSlabs : kSlabs };
   static_assert(Shape::kPartRows % GROUP == 0, "boxes of w hold whole groups");
   static_assert(Shape::kOutColumns % GROUP == 0, "blocks finish whole groups");
   /// Whether the ring holds the slabs of one tile and nothing else. Blocks that share w
   /// take the general way: they have few slots.
-  static constexpr bool kFitsRing =
-      Shape::kTurns == 1 && Shape::kCluster == 1 && Shape::kStages == kBlockSlabs;
-  static constexpr int kProducers = kFitsRing ? 4 : 1;
-  static constexpr int kSlotBoxes = Shape::kSlotBytes / Shape::kBytesA;
-  static constexpr int kExtraSlots = kFitsRing || Shape::kSplit * Shape::kCluster > 1
-                                         ? 0
-                                         : (EXTRA + kSlotBoxes - 1) / kSlotBoxes;
+  enum : bool {
+    kFitsRing = Shape::kTurns == 1 && Shape::kCluster == 1 && Shape::kStages == kBlockSlabs
+  };
+  enum : int { kProducers = kFitsRing ? 4 : 1 };
+  enum : int { kSlotBoxes = Shape::kSlotBytes / Shape::kBytesA };
+  enum : int {
+    kExtraSlots =
+        kFitsRing || Shape::kSplit * Shape::kCluster > 1 ? 0 : (EXTRA + kSlotBoxes - 1) / kSlotBoxes
+  };
   static_assert(kExtraSlots <= Shape::kStages, "a consumer waits for all boxes at once");
-  static constexpr int kTileSlots = kSlabs + kExtraSlots;
+  enum : int { kTileSlots = kSlabs + kExtraSlots };
 
   /// Shared memory: the slots, what the blocks that split k send each other, the barriers.
-  static constexpr u32 kExchangeBytes =
-      Shape::kSplit > 1 ? kBlockChunks* Shape::kRows* Shape::kColumns * 4 : 0;
-  static constexpr u32 kBytes =
-      Shape::kStages * (Shape::kSlotBytes + 16) + (Shape::kSplit > 1 ? kExchangeBytes + 16 : 0);
+  enum : u32 {
+    kExchangeBytes = Shape::kSplit > 1 ? kBlockChunks* Shape::kRows* Shape::kColumns * 4 : 0
+  };
+  enum : u32 {
+    kBytes =
+        Shape::kStages * (Shape::kSlotBytes + 16) + (Shape::kSplit > 1 ? kExchangeBytes + 16 : 0)
+  };
 
   /// `shared`: kBytes, aligned to 1,024.
   __device__ explicit ProductPipeline(u32 shared) : ring_(shared) {}
@@ -278,9 +283,9 @@ class ProductPipeline {
     }
   }
 
-  static constexpr int kBlocks = Shape::kGroupRows / 64;
+  enum : int { kBlocks = Shape::kGroupRows / 64 };
   /// With 64 sums a thread, three sets of them leave no registers for an epilogue.
-  static constexpr bool kTakesTwoSets = kBlocks * Shape::kColumns / 2 <= 48;
+  enum : bool { kTakesTwoSets = kBlocks * Shape::kColumns / 2 <= 48 };
 
   /// Consumers multiply one after the other. Who ran ahead by a whole round of the ring could not
   /// tell the phase it waits for from the one before: a barrier knows but their parity.

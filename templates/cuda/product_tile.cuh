@@ -11,10 +11,10 @@
 template <int BM, int BN, int WM, int WN, int STAGES>
 struct TileShape {
   static_assert(BM % WM == 0 && BN % WN == 0, "warp tiles must divide the block's tile");
-  static constexpr int kRows = BM, kColumns = BN, kWarpRows = WM, kWarpColumns = WN;
-  static constexpr int kStages = STAGES;
-  static constexpr int kThreads = BM / WM * (BN / WN) * 32;
-  static constexpr int kPitch = BN + 8;  ///< floats from row to row of the finished tile
+  enum : int { kRows = BM, kColumns = BN, kWarpRows = WM, kWarpColumns = WN };
+  enum : int { kStages = STAGES };
+  enum : int { kThreads = BM / WM * (BN / WN) * 32 };
+  enum : int { kPitch = BN + 8 };  ///< floats from row to row of the finished tile
 };
 
 /// Which tile a block of the one-dimensional grid works on. Blocks with neighbouring numbers run
@@ -50,7 +50,7 @@ __device__ inline const float* product_tile(const Elem* a, int a_rows, const Ele
   const u32 ring = shared_address(shared);
   const auto slot = [&](int stage) { return ring + stage * (kBytesA + kBytesW); };
 
-  constexpr long long kPitch = static_cast<long long>(K) * sizeof(Elem);
+  enum : long long { kPitch = static_cast<long long>(K) * sizeof(Elem) };
   TileCopy<Shape::kRows, kSlabChunks, Shape::kThreads, kPitch> copy_a;
   TileCopy<kPartRows, kSlabChunks, Shape::kThreads, kPitch> copy_w[Parts];
   const auto is_inside = [&](int slab) {

@@ -2,7 +2,7 @@
 // group ends with the same bits: partners add the same two numbers, and the order is fixed.
 #pragma once
 
-constexpr unsigned kAllLanes = 0xffffffffu;
+enum : unsigned { kAllLanes = 0xffffffffu };
 constexpr float kInfinity = __builtin_bit_cast(float, 0x7f800000);
 
 /// Over groups of `Lanes` neighbouring lanes (a power of two).

@@ -1,6 +1,10 @@
 // Element types of the CUDA templates and their conversions to and from fp32, and 8 elements at a
 // time through 16-byte loads and stores. Stands alone: no CUDA header is needed, which keeps the
 // front end of the compiler fast.
+//
+// Integer constants of all templates are enumerators: NVRTC makes an object in the GPU's memory of
+// each constexpr variable outside of functions, and the driver takes 3 us for each when it loads a
+// kernel.
 #pragma once
 
 using u16 = unsigned short;

@@ -8,8 +8,8 @@
 #include "async_copy.cuh"
 #include "mma.cuh"
 
-constexpr int kSlabBytes = 128;  ///< of one row
-constexpr int kSlabChunks = kSlabBytes / 16;
+enum : int { kSlabBytes = 128 };  ///< of one row
+enum : int { kSlabChunks = kSlabBytes / 16 };
 
 /// Shared addresses of a warp's first rows in the slabs of both operands.
 struct Slabs {
@@ -55,8 +55,8 @@ class WarpTile {
   }
 
  private:
-  static constexpr int kSteps = kSlabBytes / sizeof(Elem) / 16;
-  static constexpr int kRows = WM / 16, kColumns = WN / 8;
+  enum : int { kSteps = kSlabBytes / sizeof(Elem) / 16 };
+  enum : int { kRows = WM / 16, kColumns = WN / 8 };
 
   struct Fragments {
     u32 a[kRows][4];
@@ -136,7 +136,7 @@ class WarpTile<fp32, WM, WN> {
   }
 
  private:
-  static constexpr int kRows = WM / 4, kColumns = WN / 8;
+  enum : int { kRows = WM / 4, kColumns = WN / 8 };
 
   __device__ static float4 load_chunk(u32 slab, int row, int chunk) {
     return load_shared16(slab + row * kSlabBytes + swizzle<kSlabChunks>(row, chunk) * 16);

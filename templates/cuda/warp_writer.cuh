@@ -8,9 +8,9 @@
 template <class Elem, int Columns>
 class WarpWriter {
  public:
-  static constexpr int kBlocks = Columns / 8;
-  static constexpr u32 kPitch = (kBlocks | 1) * 16;  ///< an odd number of chunks: no bank conflicts
-  static constexpr u32 kBytes = 16 * kPitch;
+  enum : int { kBlocks = Columns / 8 };
+  enum : u32 { kPitch = (kBlocks | 1) * 16 };  ///< an odd number of chunks: no bank conflicts
+  enum : u32 { kBytes = 16 * kPitch };
 
   __device__ explicit WarpWriter(u32 shared) : shared_(shared) {}
 

@@ -45,7 +45,7 @@ __device__ inline void pin(u32 (&a)[Steps][4]) {
 // a tensor map writes them; each begins at a multiple of 1,024 bytes. Its descriptor holds
 // addresses in units of 16 bytes: the start, and the distances to the next atom.
 
-constexpr u64 kSwizzle128 = u64{1} << 62;
+enum : u64 { kSwizzle128 = u64{1} << 62 };
 
 /// Rows are rows of A or columns of B, 64 elements of k each; atoms of 8 rows follow each other.
 /// Step i of 16 k begins at address + 32 * i.

@@ -21,7 +21,7 @@ int64_t build_two(const std::filesystem::path& directory, FaultRow& row) {
   for (const int64_t n : {1, 2}) {
     const auto built = process.builder->build(twice(n));
     REQUIRE(built);
-    const std::string expected = "N = " + std::to_string(n) + ";";
+    const std::string expected = "N = " + std::to_string(n) + " };";
     row.wrong += built->artifact.object.find(expected) == std::string::npos;
   }
   return process.builder->store().stats().evicted;

@@ -161,11 +161,11 @@ TEST_CASE("expanding puts the parameters in front as constants") {
   CHECK(text->constants ==
         "#include \"types.cuh\"\n"
         "using T = bf16;\n"
-        "constexpr int T_BYTES = 2;\n"
-        "constexpr int N = 16;\n"
-        "constexpr int ACT_none = 0;\n"
-        "constexpr int ACT_relu = 1;\n"
-        "constexpr int ACT = ACT_relu;\n");
+        "enum : int { T_BYTES = 2 };\n"
+        "enum : int { N = 16 };\n"
+        "enum : int { ACT_none = 0 };\n"
+        "enum : int { ACT_relu = 1 };\n"
+        "enum : int { ACT = ACT_relu };\n");
   CHECK(text->text == std::string("#line 1 \"scale.cu\"\n") + kText);
   CHECK(text->whole() == text->constants + text->text);
 }
@@ -186,7 +186,7 @@ TEST_CASE("numbers beyond 32 bits become long long") {
   REQUIRE(parsed);
   const KernelSpec wanted =
       KernelSpec("big", {Backend::kCuda, "sm_80"}).set("N", int64_t{-5000000000});
-  CHECK(contains(expand(*parsed, wanted)->constants, "constexpr long long N = -5000000000LL;"));
+  CHECK(contains(expand(*parsed, wanted)->constants, "enum : long long { N = -5000000000LL };"));
 }
 
 TEST_CASE("a parameter that is missing, unknown or illegal is named with what is allowed") {
