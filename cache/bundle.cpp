@@ -222,11 +222,7 @@ Result<BundleManifest> SqliteStore::export_bundle(const std::filesystem::path& f
                                                   const std::vector<EntryInfo>& entries,
                                                   std::vector<KeyField> notes) {
   std::set<int64_t> ids;  // The same records make the same file, whatever their order here.
-  for (const EntryInfo& entry : entries) {
-    const auto digest = Digest::from_hex(entry.digest);
-    if (!digest) return fail(ErrorKind::kBadInput, "'" + entry.digest + "' is no digest");
-    ids.insert(row_id(*digest, entry.producer));
-  }
+  for (const EntryInfo& entry : entries) ids.insert(entry.id);
   LAYA_ASSIGN(NewFile target, NewFile::create(file));
   LAYA_ASSIGN(Connection bundle, result_of(create_database(target.path())));
   LAYA_ASSIGN(Transaction transaction, result_of(Transaction::begin(bundle)));

@@ -41,7 +41,8 @@ StoredText encode_text(std::string_view common);
 /// then the bytes of producer, metadata, own text and artifact.
 Digest checksum(const StoredRecord& stored);
 
-/// What the row of a record takes beside its texts: ids, sizes, digests and index entries.
+/// What the row of a record takes beside its texts, in round figures: ids, sizes, digests and index
+/// entries.
 inline constexpr int64_t kRowOverhead = 200;
 
 /// What the record counts for against the size cap: kRowOverhead and the sizes of its texts.

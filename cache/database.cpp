@@ -153,9 +153,9 @@ Attempt<bool> is_ours(Connection& connection, const std::filesystem::path& file)
   if (id == kApplicationId && version == kFormatVersion) return true;
   LAYA_ASSIGN(const int64_t objects, connection.integer("SELECT count(*) FROM sqlite_schema"));
   if (id == 0 && version == 0 && objects == 0) return false;
-  return fail(Fault::kForeign, file.string() + " is not a cache of this version (application id " +
-                                   std::to_string(id) + ", version " + std::to_string(version) +
-                                   ")");
+  return fail(Fault::kOtherFormat,
+              file.string() + " is not a cache of this version (application id " +
+                  std::to_string(id) + ", version " + std::to_string(version) + ")");
 }
 
 Attempt<void> set_journal(Connection& connection, JournalMode journal) {
@@ -205,7 +205,7 @@ Attempt<Connection> open_ours(const std::filesystem::path& file, Connection::Acc
   LAYA_ASSIGN(Connection connection, Connection::open(file, access));
   LAYA_TRY(connection.execute(kSettings));
   LAYA_ASSIGN(const bool ours, is_ours(connection, file));
-  if (!ours) return fail(Fault::kForeign, file.string() + " is empty");
+  if (!ours) return fail(Fault::kOtherFormat, file.string() + " is empty");
   LAYA_TRY(connection.integer("SELECT bytes FROM totals"));
   return connection;
 }

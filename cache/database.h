@@ -27,8 +27,9 @@ std::filesystem::path damaged_file(const std::filesystem::path& file);
 std::filesystem::path building_file(const std::filesystem::path& file);
 
 /// Opens `file` for reading and writing, and makes it first (mode 0600) if it is not there.
-/// A file that is not ours, or that others can write to, is kForeign and left as it is.
-/// Waits up to `timeout` for other processes that open or make it at the same time.
+/// A file of others, or that others can write to, is kForeign, one of another application or
+/// version kOtherFormat; both are left as they are. Waits up to `timeout` for other processes that
+/// open or make it at the same time.
 Attempt<Connection> open_database(const std::filesystem::path& file, JournalMode journal,
                                   std::chrono::milliseconds timeout);
 

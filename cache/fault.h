@@ -15,12 +15,13 @@ enum class Fault {
   kBusy,          ///< another process holds a lock; waiting may help, deleting never does
   kDamaged,       ///< not a database, or its structure is broken
   kInconsistent,  ///< a sound structure with tables that contradict each other
-  kForeign,       ///< a sound database that is not ours, or one that others can write to
+  kForeign,       ///< a database that belongs or is open to others
+  kOtherFormat,   ///< a sound database of another application or version
   kFull,          ///< no space left on the device
   kReadOnly,      ///< not writable (any more), or the file was moved away under us
   kOther,         ///< everything else: I/O errors, out of memory, SQL errors
 };
-inline constexpr int kFaults = 7;
+inline constexpr int kFaults = 8;
 
 struct Failure {
   Fault fault = Fault::kOther;

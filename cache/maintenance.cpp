@@ -26,13 +26,8 @@ std::optional<Digest> digest_from_prefix(std::string_view prefix, char filler) {
 Result<std::vector<EntryInfo>> SqliteStore::list() {
   count_uses();
   const Digest first = *digest_from_prefix("", '0'), last = *digest_from_prefix("", 'f');
-  LAYA_ASSIGN(auto rows, result_of(attempt([&](Connection& connection) {
-                return read_entries(connection, first, last);
-              })));
-  std::vector<EntryInfo> entries;
-  entries.reserve(rows.size());
-  for (auto& [id, entry] : rows) entries.push_back(std::move(entry));
-  return entries;
+  return result_of(
+      attempt([&](Connection& connection) { return read_entries(connection, first, last); }));
 }
 
 Result<std::vector<EntryInfo>> SqliteStore::show(std::string_view digest_prefix) {
@@ -44,13 +39,13 @@ Result<std::vector<EntryInfo>> SqliteStore::show(std::string_view digest_prefix)
                                           "0-9 and a-f");
   }
   count_uses();
-  LAYA_ASSIGN(auto rows, result_of(attempt([&](Connection& connection) {
+  LAYA_ASSIGN(auto listed, result_of(attempt([&](Connection& connection) {
                 return read_entries(connection, *first, *last);
               })));
   std::vector<EntryInfo> entries;
-  for (auto& [id, entry] : rows) {
-    LAYA_ASSIGN(auto found, result_of(read_entry([&, id = id](Connection& connection) {
-                  return read_row(connection, id);
+  for (EntryInfo& entry : listed) {
+    LAYA_ASSIGN(auto found, result_of(read_entry([&](Connection& connection) {
+                  return read_row(connection, entry.id);
                 })));
     if (!found) continue;  // Removed since.
     if (!found->is_sound()) {
@@ -111,11 +106,9 @@ Result<int64_t> SqliteStore::clear() {
 Result<int64_t> SqliteStore::remove(const std::vector<EntryInfo>& entries) {
   int64_t removed = 0;
   for (const EntryInfo& entry : entries) {
-    const auto digest = Digest::from_hex(entry.digest);
-    if (!digest) return fail(ErrorKind::kBadInput, "'" + entry.digest + "' is no digest");
     // One record at a time, so that others can work meanwhile.
     LAYA_ASSIGN(removed, result_of(attempt([&](Connection& connection) -> Attempt<int64_t> {
-                  LAYA_TRY(remove_row(connection, row_id(*digest, entry.producer)));
+                  LAYA_TRY(remove_row(connection, entry.id));
                   return removed + connection.changes();
                 })));
   }

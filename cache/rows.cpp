@@ -291,21 +291,20 @@ Attempt<int64_t> evict(Connection& connection, int64_t target, int64_t limit, in
   return static_cast<int64_t>(ids.size());
 }
 
-Attempt<std::vector<std::pair<int64_t, EntryInfo>>> read_entries(Connection& connection,
-                                                                 const Digest& first,
-                                                                 const Digest& last) {
+Attempt<std::vector<EntryInfo>> read_entries(Connection& connection, const Digest& first,
+                                             const Digest& last) {
   Query query(connection,
               "SELECT id, digest, producer, metadata, artifact_bytes, coalesce(stored_bytes, 0), "
               "coalesce(hits, 0), created_at FROM artifacts LEFT JOIN usage USING(id) "
               "WHERE id BETWEEN ?1 AND ?2 AND digest BETWEEN ?3 AND ?4 ORDER BY used DESC, id",
               row_id(first, "") & ~kProducerBits, row_id(last, "") | kProducerBits,
               Blob{bytes_of(first)}, Blob{bytes_of(last)});
-  std::vector<std::pair<int64_t, EntryInfo>> entries;
+  std::vector<EntryInfo> entries;
   for (;;) {
     LAYA_ASSIGN(const bool found, query.step());
     if (!found) return entries;
-    auto& [id, entry] = entries.emplace_back();
-    id = query.integer(0);
+    EntryInfo& entry = entries.emplace_back();
+    entry.id = query.integer(0);
     entry.digest = digest_from(query.blob(1)).hex();
     entry.producer = query.blob(2);
     entry.metadata = query.blob(3);

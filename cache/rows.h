@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "cache/codec.h"
@@ -26,7 +25,8 @@ struct Row {
 /// other.
 int64_t row_id(const Digest& digest, std::string_view producer);
 
-/// The row of `digest` made by `producer`, or the last one used by anyone if `producer` is empty.
+/// The row of `digest` made by `producer`, or, if `producer` is empty, by anyone: that with the
+/// greatest recency number.
 Attempt<std::optional<Row>> read_row(Connection& connection, const Digest& digest,
                                      std::string_view producer);
 Attempt<std::optional<Row>> read_row(Connection& connection, int64_t id);
@@ -88,9 +88,8 @@ inline constexpr int64_t kRowsPerEviction = 64;
 Attempt<int64_t> evict(Connection& connection, int64_t target, int64_t limit, int64_t keep);
 
 /// All rows with a digest from `first` to `last`, most recently used first.
-Attempt<std::vector<std::pair<int64_t, EntryInfo>>> read_entries(Connection& connection,
-                                                                 const Digest& first,
-                                                                 const Digest& last);
+Attempt<std::vector<EntryInfo>> read_entries(Connection& connection, const Digest& first,
+                                             const Digest& last);
 
 /// Whether all of the database's structure is in order, indexes included. Reads the whole file.
 Attempt<bool> has_sound_structure(Connection& connection);

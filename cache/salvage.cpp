@@ -18,6 +18,9 @@ using std::chrono::steady_clock;
 /// Records written by one transaction: what is written stays, should a later one fail.
 constexpr int kRowsPerTransaction = 64;
 
+/// Recency numbers from here on are damaged: they would keep a record for ever.
+constexpr int64_t kMostUses = int64_t{1} << 48;
+
 /// Ids and recency numbers. The first one puts the records that were used last first.
 constexpr const char* kLists[] = {
     "SELECT id, used FROM usage INDEXED BY usage_by_use ORDER BY used DESC",
@@ -68,13 +71,14 @@ class Salvager {
       if (!begun) return stop();
       batch_.emplace(std::move(*begun));
     }
-    const auto inserted = restore_row(to_, record, used);
+    const auto inserted = restore_row(to_, record, used < 0 || used > kMostUses ? 0 : used);
     if (!inserted) return stop();
     pending_ += *inserted;
     if (pending_ >= kRowsPerTransaction) end_batch();
   }
 
-  /// Takes what completes the keys of the records; false: not all of it. A text that is lost is put
+  /// Takes what completes the keys of the records, however late it is, or nobody would find those;
+  /// false: not all of it. A text that is lost is put
   /// right by the next record that is stored with it; until then, those that need it are not found.
   bool take_texts() {
     const auto missing = read_missing_texts(to_);
@@ -82,7 +86,7 @@ class Salvager {
     if (!missing || !begun) return false;
     bool all = true;
     for (const Digest& digest : *missing) {
-      const auto text = may_go_on() ? find_text(digest) : std::nullopt;
+      const auto text = find_text(digest);
       all = text && all;
       if (text && !write_text(to_, *text)) return false;
     }

@@ -222,7 +222,7 @@ Attempt<int64_t> SqliteStore::write(const StoredRecord& record, std::string_view
       // By now the connection to a file that another process has moved is closed.
       if (place_.mode != StoreMode::kReadWrite) return id;
       report(id.error());
-      return write_once(record, common, {});
+      return write_once(record, common, uses);
     default: return id;
   }
 }

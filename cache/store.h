@@ -67,6 +67,7 @@ struct BuildTurn {
 
 /// One line of `list()`.
 struct EntryInfo {
+  int64_t id = 0;      ///< of the record in its store, by which it is removed or exported
   std::string digest;  ///< 32 hexadecimal digits
   std::string producer;
   std::string metadata;
@@ -92,8 +93,9 @@ class Store {
 
   virtual ~Store() = default;
 
-  /// The record for `key` made by `producer`, or, where `producer` is empty, the last one used
-  /// by anyone. The key text and a checksum over the whole record are verified.
+  /// The record for `key` made by `producer`, or, where `producer` is empty, by anyone: the one
+  /// stored or used last, as far as uses have been counted. The key text and a checksum over the
+  /// whole record are verified.
   virtual std::optional<Record> find(const Key& key, std::string_view producer) = 0;
 
   /// To be called after a find() that missed and before building. If another process (or another

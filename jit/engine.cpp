@@ -46,7 +46,9 @@ class EngineImpl final : public Engine {
       memory_hits_.fetch_add(1, std::memory_order_relaxed);
       return *std::move(found);
     }
-    return kernels_.get(spec, [&] { return build_and_load(spec); });
+    auto kernel = kernels_.get(spec, [&] { return build_and_load(spec); });
+    artifacts_.erase(spec);  // not before the kernel can be found in its place
+    return kernel;
   }
 
   std::vector<BuildReport> warm(std::span<const KernelSpec> specs,
@@ -67,8 +69,10 @@ class EngineImpl final : public Engine {
   Compiler& compiler(Backend backend) override { return builder_->compiler(backend); }
 
  private:
+  /// Null: the kernel has been loaded meanwhile.
   Result<ArtifactPtr> artifact(const KernelSpec& spec) {
     return artifacts_.get(spec, [&]() -> Result<ArtifactPtr> {
+      if (kernels_.find(spec)) return nullptr;
       LAYA_ASSIGN(BuiltArtifact built, builder_->build(spec));
       return std::make_shared<const BuiltArtifact>(std::move(built));
     });
@@ -93,22 +97,27 @@ Result<KernelPtr> EngineImpl::build_and_load(const KernelSpec& spec) {
     // Stored bytes that this driver refuses: what the compiler here makes may still load.
     if (auto rebuilt = builder_->rebuild(spec)) loaded = load(spec, *rebuilt);
   }
-  artifacts_.erase(spec);
   return loaded;
 }
 
 BuildReport EngineImpl::warm_one(const KernelSpec& spec) {
   const auto start = std::chrono::steady_clock::now();
   BuildReport report{spec, BuildSource::kMemory, 0, 0, {}};
-  if (const auto loaded = kernels_.find(spec)) {
-    report.attributes = (*loaded)->attributes();
-  } else if (const auto built = artifact(spec)) {
-    report.outcome = (*built)->source;
-    report.artifact_bytes = static_cast<int64_t>((*built)->artifact.object.size());
-    report.attributes = (*built)->artifact.attributes;
-  } else {
-    report.outcome = tl::make_unexpected(built.error());
+  auto loaded = kernels_.find(spec);
+  if (!loaded) {
+    const auto built = artifact(spec);
+    if (!built) {
+      report.outcome = tl::make_unexpected(built.error());
+    } else if (*built != nullptr) {
+      report.outcome = (*built)->source;
+      report.artifact_bytes = static_cast<int64_t>((*built)->artifact.object.size());
+      report.attributes = (*built)->artifact.attributes;
+    }
+    // Another thread may have loaded it since: nobody would ask for the artifact again.
+    loaded = kernels_.find(spec);
+    if (loaded) artifacts_.erase(spec);
   }
+  if (loaded) report.attributes = (*loaded)->attributes();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

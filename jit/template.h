@@ -37,8 +37,9 @@
 // `__cluster_dims__` of so many blocks, or nothing where that is one: a kernel without the
 // attribute starts faster.
 //
-// Expanding writes the parameters as constants in front of the text, on GPUs as enumerators,
-// `enum : int { N = 768 };`, which cost nothing where constexpr variables make loading slower:
+// Expanding writes the parameters as constants in front of the text; in CUDA each is an enumerator,
+// `enum : int { N = 768 };`, since a constexpr variable makes loading slower. So its type is not
+// int there: write int(N) where a type is deduced from it. In templates for CPUs:
 //   int N = 768      ->  constexpr int N = 768;           (long long where it does not fit)
 //   word ACT = gelu  ->  constexpr int ACT_none = 0; ... constexpr int ACT = ACT_gelu;
 //   word T = bf16    ->  using T = bf16;   where every allowed word is one of fp32, bf16, fp16;

@@ -75,7 +75,7 @@ uint16_t float_to_fp16(float value) {
   // leaves the result, rounded by the addition itself, in the low bits.
   const int32_t subnormal =
       std::bit_cast<int32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000;
-  const int32_t normal = (magnitude + 0xfff + ((magnitude >> 13) & 1) - 0x38000000) >> 13;
+  const int32_t normal = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;
   int32_t result = magnitude < 0x38800000 ? subnormal : normal;
   result = magnitude >= 0x477ff000 ? 0x7c00 : result;  // 65520 and above
   result = magnitude > 0x7f800000 ? 0x7e00 : result;

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -25,21 +26,22 @@ constexpr int kLoaders = 2;
 /// Kernels that are built and wait to be loaded, in the order in which they were finished.
 class ReadyQueue {
  public:
-  explicit ReadyQueue(size_t expected) : expected_(expected) {}
-
   void push(const jit::BuildReport& report) {
-    {
-      const std::lock_guard lock(mutex_);
-      reports_.push_back(report);
-    }
-    is_filled_.notify_one();
+    const std::lock_guard lock(mutex_);
+    reports_.push_back(report);
+    has_changed_.notify_one();
   }
-  /// Nothing: all that are expected have been taken.
+  /// No more will come.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    has_changed_.notify_all();
+  }
+  /// Waits for the next one. Nothing: the queue is closed and empty.
   std::optional<jit::BuildReport> pop() {
     std::unique_lock lock(mutex_);
-    if (expected_ == 0) return std::nullopt;
-    --expected_;
-    is_filled_.wait(lock, [&] { return !reports_.empty(); });
+    has_changed_.wait(lock, [&] { return is_closed_ || !reports_.empty(); });
+    if (reports_.empty()) return std::nullopt;
     jit::BuildReport report = std::move(reports_.front());
     reports_.pop_front();
     return report;
@@ -47,21 +49,32 @@ class ReadyQueue {
 
  private:
   std::mutex mutex_;
-  std::condition_variable is_filled_;
+  std::condition_variable has_changed_;
   std::deque<jit::BuildReport> reports_;
-  size_t expected_;
+  bool is_closed_ = false;
 };
+
+/// Builds all of `specs` and closes the queue, whatever happens.
+void build_into(ReadyQueue& ready, const std::vector<jit::KernelSpec>& specs,
+                jit::Engine& engine) noexcept {
+  try {
+    engine.warm(specs, [&](const jit::BuildReport& report) { ready.push(report); });
+  } catch (const std::exception&) {
+    // Out of memory or threads. What is missing is found missing.
+  }
+  ready.close();
+}
 
 KernelResult load(const jit::BuildReport& report, jit::Engine& engine) {
   LAYA_TRY(report.outcome);
   return engine.kernel(report.spec);
 }
 
-/// All of `specs`, by their text. They are built on the engine's threads, and meanwhile loaded.
+/// Kernels by the text of their specs. They are built on the engine's threads, and meanwhile
+/// loaded.
 KernelMap build_all(const std::vector<jit::KernelSpec>& specs, jit::Engine& engine) {
-  ReadyQueue ready(specs.size());
-  const std::jthread builder(
-      [&] { engine.warm(specs, [&](const jit::BuildReport& report) { ready.push(report); }); });
+  ReadyQueue ready;
+  const std::jthread builder([&] { build_into(ready, specs, engine); });
   KernelMap kernels;
   std::mutex mutex;
   parallel_for(kLoaders, kLoaders, [&](size_t) {
@@ -74,6 +87,12 @@ KernelMap build_all(const std::vector<jit::KernelSpec>& specs, jit::Engine& engi
   return kernels;
 }
 
+KernelResult find(const KernelMap& kernels, const jit::KernelSpec& spec) {
+  const auto found = kernels.find(spec.to_string());
+  if (found != kernels.end()) return found->second;
+  return fail(ErrorKind::kInternal, spec.to_string() + ": not built, out of memory or threads");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<const LoadedPlan>> LoadedPlan::load(Plan plan, jit::Engine& engine) {
@@ -81,7 +100,7 @@ Result<std::unique_ptr<const LoadedPlan>> LoadedPlan::load(Plan plan, jit::Engin
   const KernelMap kernels = build_all(loaded->plan_.specs(), engine);
   for (const Op* op : loaded->plan_.ops()) {
     for (const Variant& variant : op->variants) {
-      LAYA_ASSIGN(loaded->kernels_[&variant], kernels.at(variant.spec.to_string()));
+      LAYA_ASSIGN(loaded->kernels_[&variant], find(kernels, variant.spec));
     }
   }
   return loaded;

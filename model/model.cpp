@@ -159,15 +159,16 @@ Result<std::shared_ptr<Model>> Model::load(const std::filesystem::path& director
       with_tuned_tiles(make_plan(checkpoint.config, {checkpoint.table_dtype(), dtype}, target),
                        engine->store(), &engine->layers());
 
-  // Kernels are made ready while the weights are read. The driver loads no kernel while it pins
+  // Kernels are made ready while the weights are read. A GPU's driver loads no kernel while it pins
   // memory for an upload, so kernels from the cache come first; compiling takes longer than this.
-  constexpr std::chrono::milliseconds kKernelsFirst{30};
+  const bool is_gpu = target.backend == jit::Backend::kCuda;
+  const std::chrono::milliseconds kernels_first(is_gpu ? 30 : 0);
   auto kernels = std::async(std::launch::async, [&] {
     auto loaded = LoadedPlan::load(plan, *engine);
     return TimedPlan{std::move(loaded), seconds_since(start)};
   });
   auto weights =
-      load_weights(checkpoint, plan, *device, *engine, [&] { kernels.wait_for(kKernelsFirst); });
+      load_weights(checkpoint, plan, *device, *engine, [&] { kernels.wait_for(kernels_first); });
   ModelStats stats;
   stats.weights_ready_s = seconds_since(start);
   TimedPlan ready = kernels.get();

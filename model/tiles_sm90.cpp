@@ -59,7 +59,7 @@ int64_t exchange_bytes(const ProductTile& t) {
 
 /// Slabs of k that a block multiplies for a tile.
 int64_t block_slabs(const Product& p, const ProductTile& t) {
-  return ceil_div(p.slabs(), t.split);
+  return t.split == 1 ? p.slabs() : ceil_div(p.slabs(), kChunks) * (kChunks / t.split);
 }
 
 /// Slots that the residual stream of a tile takes where it comes through the ring: of each of its

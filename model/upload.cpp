@@ -199,12 +199,13 @@ size_t Upload::stored_bytes() const {
 
 Result<void> upload_all(std::span<const Upload> uploads, const jit::Buffer& storage,
                         jit::Device& device, jit::Engine& engine) {
-  const int threads = thread_count(device);
-  const std::vector<Piece> pieces = cut(uploads, kStagingBytes / static_cast<size_t>(threads));
+  const auto most_threads = static_cast<size_t>(thread_count(device));
+  const std::vector<Piece> pieces = cut(uploads, kStagingBytes / most_threads);
+  const size_t threads = std::min(most_threads, pieces.size());
   const size_t staging_bytes = largest_staged(pieces);
   std::atomic<size_t> next{0};
   FirstError error;
-  parallel_for(static_cast<size_t>(threads), threads, [&](size_t) {
+  parallel_for(threads, static_cast<int>(threads), [&](size_t) {
     auto lane = Lane::create(device, engine, storage.as<std::byte>(), staging_bytes);
     if (!lane) return error.set(std::move(lane).error());
     for (size_t i = next++; i < pieces.size() && !error.is_set(); i = next++) {

@@ -47,7 +47,7 @@ using Scales = FragmentScales<T, K, Shape::kGroupRows / 64>;
 enum : int { kGroups = Shape::kColumns / 32 };
 enum : int {
   kAngleGroups = kGroups < 2 ? kGroups : 2
-};                                               ///< groups of a head; the next has the same
+};  ///< groups of a head; the next has the same
 enum : int { kRotated = 2 * HEADS * HEAD_DIM };  ///< columns, of q and k
 
 __device__ constexpr int greatest_common_divisor(int a, int b) {

@@ -121,6 +121,8 @@ class ProductPipeline {
   enum : bool {
     kFitsRing = Shape::kTurns == 1 && Shape::kCluster == 1 && Shape::kStages == kBlockSlabs
   };
+  static_assert(!kFitsRing || (Shape::kSplit > 1 ? kBlockChunks : kChunks) == 1,
+                "a second chunk would begin at the first slot again");
   enum : int { kProducers = kFitsRing ? 4 : 1 };
   enum : int { kSlotBoxes = Shape::kSlotBytes / Shape::kBytesA };
   enum : int {

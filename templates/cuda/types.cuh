@@ -2,9 +2,9 @@
 // time through 16-byte loads and stores. Stands alone: no CUDA header is needed, which keeps the
 // front end of the compiler fast.
 //
-// Integer constants of all templates are enumerators: NVRTC makes an object in the GPU's memory of
-// each constexpr variable outside of functions, and the driver takes 3 us for each when it loads a
-// kernel.
+// Integer constants of all templates, but for those that depend on a type, are enumerators: NVRTC
+// makes an object in the GPU's memory of each constexpr variable outside of functions, and the
+// driver takes 3 us for each when it loads a kernel.
 #pragma once
 
 using u16 = unsigned short;

@@ -186,6 +186,10 @@ TEST_CASE("what is no bundle is refused and the message says why") {
   refused(temp.path() / "text", ErrorKind::kBadInput, "not a database");
   REQUIRE(Store::open(options_for(cache))->put(key_of("a"), record_of(1)));
   refused(cache.database(), ErrorKind::kBadInput, "no manifest");
+  test::write_file(temp.path() / "old", test::read_file(cache.database()));
+  ::chmod((temp.path() / "old").c_str(), 0600);
+  RawDatabase(temp.path() / "old").execute("PRAGMA user_version = 3");
+  refused(temp.path() / "old", ErrorKind::kBadInput, "not a cache of this version");
   const auto file = export_all(temp);
   ::chmod(file.c_str(), 0666);
   refused(file, ErrorKind::kStoreError, "can be written by others");
@@ -198,20 +202,24 @@ TEST_CASE("what is no bundle is refused and the message says why") {
 }
 
 TEST_CASE("an export that cannot be written or would carry damage leaves no file") {
-  const TempDirectory temp, source;
-  const auto store = Store::open(options_for(source));
-  fill(*store);
-  const auto file = temp.path() / "bundle";
-  CHECK_FALSE(store->export_bundle(temp.path() / "no" / "such", *store->list(), {}));
-  {
+  for (const std::string change :
+       {"metadata = x'00'", "digest = zeroblob(16)", "producer = x'00'", "id = 5"}) {
+    CAPTURE(change);
+    const TempDirectory temp, source;
+    const auto store = Store::open(options_for(source));
+    fill(*store);
+    const auto file = temp.path() / "bundle";
+    CHECK_FALSE(store->export_bundle(temp.path() / "no" / "such", *store->list(), {}));
     RawDatabase(source.database())
-        .execute(
-            "UPDATE artifacts SET metadata = x'00' WHERE id = (SELECT max(id) FROM artifacts)");
+        .execute("UPDATE artifacts SET " + change + " WHERE id = (SELECT max(id) FROM artifacts)");
+    const auto damaged = store->export_bundle(file, *store->list(), {});
+    REQUIRE_FALSE(damaged);
+    CHECK(damaged.error().message.find("is damaged") != std::string::npos);
+    CHECK(std::filesystem::is_empty(temp.path()));
+    // What is listed can be removed, whatever it is.
+    CHECK(*store->remove(*store->list()) == static_cast<int64_t>(store->stats().stores));
+    CHECK(store->list()->empty());
   }
-  const auto damaged = store->export_bundle(file, *store->list(), {});
-  REQUIRE_FALSE(damaged);
-  CHECK(damaged.error().message.find("is damaged") != std::string::npos);
-  CHECK(std::filesystem::is_empty(temp.path()));
 }
 
 TEST_CASE("a bundle cannot be imported where nothing is kept") {

@@ -54,7 +54,12 @@ TEST_CASE("each producer has its own record; without one the last used is found"
   CHECK(same(*store->find(key, "maker-2"), newer));
   CHECK(same(*store->find(key, ""), newer));
   CHECK_FALSE(store->find(key, "maker-3"));
-  // Storing again is a use.
+  // A use counts when it is written down, as by list().
+  CHECK(store->find(key, "maker-1"));
+  CHECK(store->list());
+  CHECK(same(*store->find(key, ""), older));
+  REQUIRE(store->put(key, newer));
+  CHECK(same(*store->find(key, ""), newer));
   REQUIRE(store->put(key, older));
   CHECK(same(*store->find(key, ""), older));
   CHECK(store->list()->size() == 2);

@@ -209,6 +209,31 @@ TEST_CASE("warmed kernels are not compiled again where nothing is kept on disk")
   CHECK(engine->stats().compiled == 1);
 }
 
+TEST_CASE("kernels that are warmed and loaded at once are compiled once, where nothing is kept") {
+  const auto engine = make_engine({});
+  if (skipped(*engine)) return;
+  constexpr int kKernels = 3;
+  std::vector<KernelSpec> specs;
+  for (int n = 1; n <= kKernels; ++n) specs.push_back(scale(n));
+  std::barrier start(3);
+  std::atomic<int> found = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&] {
+        start.arrive_and_wait();
+        for (int round = 0; round < 50; ++round) {
+          for (const BuildReport& report : engine->warm(specs)) found += report.outcome.has_value();
+        }
+      });
+    }
+    start.arrive_and_wait();
+    for (const KernelSpec& spec : specs) found += engine->kernel(spec).has_value();
+  }
+  CHECK(found == kKernels * 101);
+  CHECK(engine->stats().compiled == kKernels);
+}
+
 TEST_CASE("a template that does not compile gives the compiler's log, and may be mended") {
   const auto engine = make_engine({});
   if (skipped(*engine)) return;

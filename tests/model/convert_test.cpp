@@ -29,6 +29,18 @@ std::pair<std::vector<To>, std::optional<size_t>> convert_all(const std::vector<
 
 }  // namespace
 
+TEST_CASE("every kind of NaN stays one in 16 bits, with its sign") {
+  for (const uint32_t bits : {0x7fffffffU, 0xffffffffU, 0x7f800001U, 0xff800001U, 0x7fc00000U}) {
+    CAPTURE(bits);
+    const auto value = std::bit_cast<float>(bits);
+    for (const float back :
+         {fp16_to_float(float_to_fp16(value)), bf16_to_float(float_to_bf16(value))}) {
+      CHECK(std::isnan(back));
+      CHECK(std::signbit(back) == std::signbit(value));
+    }
+  }
+}
+
 TEST_CASE("every fp16 number converts exactly and back to itself") {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<uint16_t>(bits);

@@ -98,8 +98,10 @@ TEST_CASE("every weight of a model gets an address inside its storage") {
   const auto device = jit::open_cpu_device(2);
   const Checkpoint checkpoint = value_of(open_checkpoint(test::checkpoint_of("tiny")));
   const Plan plan = make_plan(checkpoint.config, {}, device->target());
+  int calls = 0;
   const Weights weights =
-      value_of(load_weights(checkpoint, plan, *device, *test::shared_engine(), [] {}));
+      value_of(load_weights(checkpoint, plan, *device, *test::shared_engine(), [&] { ++calls; }));
+  CHECK(calls == 1);
   const auto* begin = weights.storage.as<std::byte>();
   const auto inside = [&](const void* address) {
     const auto* byte = static_cast<const std::byte*>(address);

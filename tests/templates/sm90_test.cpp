@@ -60,6 +60,7 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
   std::vector<jit::KernelSpec> specs = {
       with_tile(long_k, model::product_tile(long_k, {64, 128, 1, 1, true, 4}, INT64_MAX)),
       with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true, 4}, INT64_MAX)),
+      with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true, 2}, INT64_MAX)),
       with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true}, INT64_MAX)),
       with_tile(long_k, model::product_tile(long_k, {128, 64, 2, 2, false}, INT64_MAX)),
       with_tile(plain, model::product_tile(plain, {64, 32, 1, 1, false}, INT64_MAX)),
@@ -83,7 +84,8 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
   for (const model::ProductTile& tile : {model::ProductTile{64, 96, 1, 2, false},
                                          {128, 64, 2, 2, true},
                                          {128, 128, 1, 2, true},
-                                         {64, 128, 1, 1, true, 4}}) {
+                                         {64, 128, 1, 1, true, 4},
+                                         {64, 64, 1, 1, true, 2}}) {
     specs.push_back(with_tile(long_residual, model::product_tile(long_residual, tile, INT64_MAX)));
   }
   for (const int64_t window : {0, 64}) {
