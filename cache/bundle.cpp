@@ -180,6 +180,10 @@ Result<Connection> open_bundle(const std::filesystem::path& file) {
   if (connection) return *std::move(connection);
   const Failure& failure = connection.error();
   const bool unsafe_or_absent = failure.fault == Fault::kForeign || failure.fault == Fault::kOther;
+  if (failure.fault == Fault::kOtherFormat) {
+    return bad(file, "is no bundle of this version; if another one made it, export it again: " +
+                         failure.message);
+  }
   if (!unsafe_or_absent) return bad(file, "is no bundle: " + failure.message);
   return fail(ErrorKind::kStoreError, file.string() + ": " + failure.message);
 }

@@ -113,7 +113,7 @@ class ProductPipeline {
   enum : int { kChunkSlabs = (kSlabs + kChunks - 1) / kChunks };
   static_assert(Shape::kSplit == 1 || kChunks % Shape::kSplit == 0, "blocks sum whole chunks");
   enum : int { kBlockChunks = kChunks / Shape::kSplit };  ///< of a block that splits k
-  enum : int { kBlockSlabs = Shape::kSplit > 1 ? kBlockChunks* kChunkSlabs : kSlabs };
+  enum : int { kBlockSlabs = Shape::kSplit == 1 ? kSlabs : kBlockChunks * kChunkSlabs };
   static_assert(Shape::kPartRows % GROUP == 0, "boxes of w hold whole groups");
   static_assert(Shape::kOutColumns % GROUP == 0, "blocks finish whole groups");
   /// Whether the ring holds the slabs of one tile and nothing else. Blocks that share w
@@ -134,7 +134,7 @@ class ProductPipeline {
 
   /// Shared memory: the slots, what the blocks that split k send each other, the barriers.
   enum : u32 {
-    kExchangeBytes = Shape::kSplit > 1 ? kBlockChunks* Shape::kRows* Shape::kColumns * 4 : 0
+    kExchangeBytes = Shape::kSplit == 1 ? 0 : 4 * kBlockChunks * Shape::kRows * Shape::kColumns
   };
   enum : u32 {
     kBytes =

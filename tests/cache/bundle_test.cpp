@@ -189,7 +189,7 @@ TEST_CASE("what is no bundle is refused and the message says why") {
   test::write_file(temp.path() / "old", test::read_file(cache.database()));
   ::chmod((temp.path() / "old").c_str(), 0600);
   RawDatabase(temp.path() / "old").execute("PRAGMA user_version = 3");
-  refused(temp.path() / "old", ErrorKind::kBadInput, "not a cache of this version");
+  refused(temp.path() / "old", ErrorKind::kBadInput, "export it again");
   const auto file = export_all(temp);
   ::chmod(file.c_str(), 0666);
   refused(file, ErrorKind::kStoreError, "can be written by others");
