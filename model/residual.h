@@ -20,8 +20,8 @@ inline constexpr float kFp16RestUnit = kFp16ResidualUnit / 2048;
 /// `dtype`: kBF16, which is exact, or kF16, 22 bits.
 inline SplitFloat split_residual(float value, DType dtype) {
   if (dtype == DType::kBF16) {
-    const auto bits = std::bit_cast<uint32_t>(value);
-    return {static_cast<uint16_t>((bits + 0x8000) >> 16), static_cast<uint16_t>(bits)};
+    const uint32_t bits = std::bit_cast<uint32_t>(value) + 0x8000;
+    return {static_cast<uint16_t>(bits >> 16), static_cast<uint16_t>(bits)};
   }
   const uint16_t upper = float_to_fp16(value / kFp16ResidualUnit);
   const float rest = value - fp16_to_float(upper) * kFp16ResidualUnit;
@@ -30,8 +30,8 @@ inline SplitFloat split_residual(float value, DType dtype) {
 
 inline float join_residual(SplitFloat parts, DType dtype) {
   if (dtype == DType::kBF16) {
-    const auto lower = static_cast<uint32_t>(static_cast<int16_t>(parts.lower));
-    return std::bit_cast<float>((static_cast<uint32_t>(parts.upper) << 16) + lower);
+    const uint32_t bits = static_cast<uint32_t>(parts.upper) << 16 | parts.lower;
+    return std::bit_cast<float>(bits - 0x8000);
   }
   return fp16_to_float(parts.upper) * kFp16ResidualUnit +
          fp16_to_float(parts.lower) * kFp16RestUnit;

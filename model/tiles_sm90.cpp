@@ -29,7 +29,7 @@ struct Product {
   int64_t n, k, parts;         // columns of out; columns of a and w; 2 for u and g, else 1
   bool can_split;              // k among blocks
   bool is_residual;            // adds to the residual stream
-  int64_t most_columns = 256;  // of a tile; for more a thread has no registers
+  int64_t most_columns = 224;  // of a tile; for more a thread has no registers
 
   int64_t out_columns(const ProductTile& t) const { return t.columns / parts; }
   bool is_chunked() const { return k >= kLongK; }
@@ -40,12 +40,12 @@ struct Product {
 Product product_of(const jit::KernelSpec& base) {
   const int64_t k = int_param(base, "K");
   if (base.template_name() == "gemm_rope") {
-    return {3 * int_param(base, "HEADS") * int_param(base, "HEAD_DIM"), k, 1, false, false, 224};
+    return {3 * int_param(base, "HEADS") * int_param(base, "HEAD_DIM"), k, 1, false, false};
   }
   const int64_t n = int_param(base, "N");
-  if (base.template_name() == "gemm_geglu") return {n, k, 2, false, false};
+  if (base.template_name() == "gemm_geglu") return {n, k, 2, false, false, 256};
   const bool is_residual = base.template_name() == "gemm_residual";
-  return {n, k, 1, k >= kLongK, is_residual};
+  return {n, k, 1, k >= kLongK, is_residual, is_residual ? 256 : 224};
 }
 
 int64_t stage_bytes(const ProductTile& t) {
@@ -65,7 +65,7 @@ int64_t block_slabs(const Product& p, const ProductTile& t) {
 /// Slots that the residual stream of a tile takes where it comes through the ring: of each of its
 /// two parts boxes of 64 columns.
 int64_t extra_slots(const Product& p, const ProductTile& t) {
-  if (!p.is_residual || t.cluster * t.split > 1) return 0;
+  if (!p.is_residual || t.split > 1) return 0;
   return ceil_div(2 * ceil_div(t.columns, 64), (t.rows + t.columns) / t.rows);
 }
 
@@ -135,9 +135,9 @@ int64_t thread_sums(const ProductTile& t) {
 int64_t most_sums(const Product& p, const ProductTile& t) {
   const bool is_chunked = p.is_chunked() && t.split == 1;
   if (!p.is_residual) return is_chunked ? 64 : 128;
-  const bool is_early = t.cluster * t.split > 1 || fits_ring(p, t);
+  const bool is_early = t.split > 1 || fits_ring(p, t);
   if (is_early) return is_chunked ? 32 : 64;
-  return is_chunked ? 64 : 128;
+  return is_chunked ? 96 : 128;
 }
 
 std::vector<ProductTile> candidates(const Product& p) {
@@ -156,6 +156,7 @@ std::vector<ProductTile> candidates(const Product& p) {
     if (columns < 64) continue;
     for (const int64_t cluster : {1, 2}) {
       if (p.parts == 1 && columns / cluster % kGroup != 0) continue;  // of a box
+      if (p.is_residual && cluster > 1 && columns < 128) continue;  // boxes of x for each block
       add({128, columns, cluster, 2, true});
       add({128, columns, cluster, 2, false});
     }

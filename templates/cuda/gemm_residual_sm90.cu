@@ -42,11 +42,12 @@ enum : int { kPartBoxes = (Shape::kOutColumns + 63) / 64 };
 using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, kMomentColumns, 2 * kPartBoxes>;
 using Mine = ThreadElements<kMomentColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
+enum : int { kBlocks = Shape::kGroupRows / 64 };
 static_assert(BN % kMomentColumns == 0, "a box of w holds whole groups");
 
 /// Each row is finished in as many passes, which have registers for so many groups.
 enum : int { kTileGroups = Shape::kOutColumns / kMomentColumns };
-enum : int { kPasses = kTileGroups <= 3 ? 1 : 2 };
+enum : int { kPasses = kTileGroups <= 4 ? 1 : 2 };
 enum : int { kGroups = kTileGroups / kPasses };
 static_assert(kTileGroups % kPasses == 0, "passes are equal");
 
@@ -81,42 +82,67 @@ struct Residual {
   }
 };
 
-/// What the kernel writes to.
+/// Adds the bias, of the columns of a tile, to all sums of this thread.
+__device__ inline void add_bias(Pipeline::Sums& sums, const float* bias, int tile_column) {
+#pragma unroll
+  for (int group = 0; group < kTileGroups; ++group) {
+    if (!has_group(tile_column, group)) break;
+    const Float8 offset = load8(bias + tile_column + Mine::column(group));
+#pragma unroll
+    for (int i = 0; i < 2 * kBlocks * 8; ++i) {
+      sums[i / 16][Mine::sum(group, i / 8 % 2, i % 8)] += offset.v[i % 8];
+    }
+  }
+}
+
+/// Where results go.
 struct Output {
   ResidualStream<T> x;
-  float* moments;
-  int rows;
+  float2* moments;
+
+  /// The same from a row and a column on; of the columns of a group, this thread's. All else in a
+  /// tile is at constant distances from there.
+  __device__ Output at(long long row, int column) const {
+    const long long element = row * N + (column + Mine::column(0));
+    return {{x.upper + element, x.lower + element},
+            moments + (row * (N / kMomentColumns) + column / kMomentColumns)};
+  }
 };
 
-/// Finishes one pass over a row: x = old + (sums + bias). `sums` are those of 64 rows.
+/// Finishes one pass over a row: x = old + sums. `sums` are those of 64 rows, `to` is where the
+/// thread's first row begins in the tile; this one is `down` rows below.
 template <int Count>
 __device__ inline void finish_row(const Residual& old, const float (&sums)[Count], int half,
-                                  const float* bias, const Output& to, long long row,
-                                  int tile_column, int pass) {
+                                  const Output& to, int down, bool exists, int tile_column,
+                                  int pass) {
   float x[kGroups][8];
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    const int group = pass * kGroups + g;
-    Float8 offset = zero8();
-    if (bias != nullptr && has_group(tile_column, group)) {
-      offset = load8(bias + tile_column + Mine::column(group));
-    }
     const Float8 before = join8<T>(old.x[g]);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      x[g][i] = before.v[i] + (sums[Mine::sum(group, half, i)] + offset.v[i]);
+      x[g][i] = before.v[i] + sums[Mine::sum(pass * kGroups + g, half, i)];
     }
   }
   float2 moments[kGroups];
   group_moments<4>(x, moments);
-  if (row >= to.rows) return;
-  float2* row_moments = reinterpret_cast<float2*>(to.moments) + row * (N / kMomentColumns);
+  if (!exists) return;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     const int group = pass * kGroups + g;
     if (!has_group(tile_column, group)) break;
-    to.x.store(row * N + tile_column + Mine::column(group), split8<T>(x[g]));
-    if (threadIdx.x % 4 == 0) row_moments[tile_column / kMomentColumns + group] = moments[g];
+    to.x.store(down * N + group * kMomentColumns, split8<T>(x[g]));
+  }
+  // Each lane has all moments of its row and stores those of one group.
+  const int lane = threadIdx.x % 4;
+  float2 mine = moments[0];
+#pragma unroll
+  for (int g = 1; g < kGroups; ++g) {
+    if (lane == g) mine = moments[g];
+  }
+  static_assert(kGroups <= 4, "four lanes store them");
+  if (lane < kGroups && has_group(tile_column, pass * kGroups + lane)) {
+    to.moments[down * (N / kMomentColumns) + pass * kGroups + lane] = mine;
   }
 }
 
@@ -125,8 +151,7 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
                        const float* bias, const __grid_constant__ TensorMap x,
                        const __grid_constant__ TensorMap x_low, T* new_x, T* new_x_low,
                        float* moments, int rows) {
-  constexpr int kBlocks = Shape::kGroupRows / 64;
-  const Output to{{new_x, new_x_low}, moments, rows};
+  const Output to{{new_x, new_x_low}, reinterpret_cast<float2*>(moments)};
   Residual early[kBlocks][2][kPasses];  // what does not come through the ring
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
@@ -144,20 +169,25 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
         }
       },
       [](int) {},
-      [&](const TilePosition& tile, int row, const Pipeline::Sums& sums, const auto& box_address) {
+      [&](const TilePosition& tile, int row, Pipeline::Sums& sums, const auto& box_address) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix
+        const int first = row + Mine::row(0);
+        const Output mine = to.at(first, tile.column);
+        if (bias != nullptr) add_bias(sums, bias, tile.column);
 #pragma unroll
         for (int i = 0; i < kBlocks * 2 * kPasses; ++i) {
           const int block = i / (2 * kPasses), half = i / kPasses % 2, pass = i % kPasses;
-          const int my_row = row + block * 64 + Mine::row(half);
+          const int down = block * 64 + half * 8;
           Residual& old = early[block][half][pass];
-          if constexpr (Pipeline::kExtraSlots > 0) old.take(box_address, my_row - tile.row, pass);
-          finish_row(old, sums[block], half, bias, to, my_row, tile.column, pass);
+          if constexpr (Pipeline::kExtraSlots > 0) {
+            old.take(box_address, first + down - tile.row, pass);
+          }
+          finish_row(old, sums[block], half, mine, down, first + down < rows, tile.column, pass);
         }
       },
-      [&](const TilePosition& tile, int box, u32 to, u32 barrier) {
+      [&](const TilePosition& tile, int box, const auto& copy) {
         const bool is_upper = box < kPartBoxes;
-        load_box(to, is_upper ? x : x_low, tile.row,
-                 tile.column + (is_upper ? box : box - kPartBoxes) * 64, barrier);
+        copy(is_upper ? x : x_low, tile.row,
+             tile.column + (is_upper ? box : box - kPartBoxes) * 64);
       });
 }

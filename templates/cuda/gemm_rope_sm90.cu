@@ -121,8 +121,9 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int first_row) {
         column = tile.column;
-        row_scales.load(first_row, rows);
+        // Before the scales, which wait for kernels: none writes angles.
         if constexpr (kRows == 2) load_turns(first_row, 0), load_turns(first_row, 1);
+        row_scales.load(first_row, rows);
       },
       [&](int first_row) {
         row_scales.finish();

@@ -27,7 +27,7 @@
 //! arg    eps        f32                          added to the variance
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
-// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: C <= 256; rows of one
+// All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns, up to 224; rows of one
 // consumer times C <= 128 * 128, for K >= 2048 half of it. SPLIT: CLUSTER is 1, consumers share
 // tiles, and C is a multiple of 32 * SPLIT.
 // Launch: grid.x = ceil(rows / (BM * CLUSTER)) * ceil(N / C) * CLUSTER, or fewer in multiples of
@@ -43,6 +43,7 @@ using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, 32>;
 using Mine = ThreadElements<32>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 using Scales = FragmentScales<T, K, Shape::kGroupRows / 64>;
+enum : int { kGroups = Shape::kOutColumns / 32 };
 
 __device__ inline float finish(float x, float scale, float offset) {
   x = __fmaf_rn(x, scale, offset);
@@ -51,23 +52,26 @@ __device__ inline float finish(float x, float scale, float offset) {
   return x;
 }
 
-/// The bias of this thread's columns in a group; 0 behind the matrix.
-__device__ inline Float8 load_bias(const float* bias, int first_column, int group) {
-  const int column = first_column + Mine::column(group);
-  return bias != nullptr && column < N ? load8(bias + column) : zero8();
-}
+/// The bias of this thread's columns of a tile; 0 behind the matrix.
+struct Bias {
+  Float8 of[kGroups];
+
+  __device__ void load(const float* bias, int first_column) {
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      const int column = first_column + Mine::column(group);
+      of[group] = bias != nullptr && column < N ? load8(bias + column) : zero8();
+    }
+  }
+};
 
 __device__ inline void store_tile(const Pipeline::Sums& sums, const Scales& scales,
-                                  const float* bias, T* out, int first_row, int first_column,
+                                  const Bias& bias, T* out, int first_row, int first_column,
                                   int rows) {
-  constexpr int kGroups = Shape::kOutColumns / 32;
-  Float8 next = load_bias(bias, first_column, 0);
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
     const int column = first_column + Mine::column(group);
     if (N % Shape::kOutColumns != 0 && column >= N) break;
-    const Float8 offset = next;
-    if (group + 1 < kGroups) next = load_bias(bias, first_column, group + 1);
 #pragma unroll
     for (int i = 0; i < Shape::kGroupRows / 64 * 2; ++i) {
       const int block = i / 2, half = i % 2, row = first_row + block * 64 + Mine::row(half);
@@ -75,7 +79,7 @@ __device__ inline void store_tile(const Pipeline::Sums& sums, const Scales& scal
       Float8 x;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        x.v[j] = finish(sums[block][Mine::sum(group, half, j)], scale, offset.v[j]);
+        x.v[j] = finish(sums[block][Mine::sum(group, half, j)], scale, bias.of[group].v[j]);
       }
       if (row < rows) store8(out + static_cast<long long>(row) * N + column, x);
     }
@@ -86,13 +90,17 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
     gemm_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
               const float* bias, const float* scales, const float* moments, T* out, float eps,
               int rows) {
+  Bias tile_bias;  // comes with the product: no kernel before writes it
   Scales row_scales({scales, moments, eps});
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
-      [&](const TilePosition&, int row) { row_scales.load(row, rows); },
+      [&](const TilePosition& tile, int row) {
+        tile_bias.load(bias, tile.column + (SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0));
+        row_scales.load(row, rows);
+      },
       [&](int) { row_scales.finish(); },
       [&](const TilePosition& tile, int row, const Pipeline::Sums& sums, const auto&) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix
-        store_tile(sums, row_scales, bias, out, row, tile.column, rows);
+        store_tile(sums, row_scales, tile_bias, out, row, tile.column, rows);
       });
 }

@@ -99,8 +99,9 @@ class TileList {
 
 /// EXTRA: boxes of BM rows and 128 bytes that the epilogue of a tile reads. Unless the ring holds a
 /// whole tile or blocks split k, they come through it, behind the slabs: an ordinary load would
-/// wait for the copies that are on their way, which takes microseconds. Not where blocks share w:
-/// one of them could be done with its box and arrive at a slot that the other has not yet left.
+/// wait for the copies that are on their way, which takes microseconds. Where blocks share w, each
+/// fetches a part of every block's boxes: else a block could be done with its own and arrive at a
+/// slot that another has not yet left.
 /// GROUP: the map of w is by_thread in groups of so many rows.
 template <class Elem, class Tile, int K, int SpinLimit, int GROUP, int EXTRA = 0>
 class ProductPipeline {
@@ -126,10 +127,13 @@ class ProductPipeline {
   enum : int { kProducers = kFitsRing ? 4 : 1 };
   enum : int { kSlotBoxes = Shape::kSlotBytes / Shape::kBytesA };
   enum : int {
-    kExtraSlots =
-        kFitsRing || Shape::kSplit * Shape::kCluster > 1 ? 0 : (EXTRA + kSlotBoxes - 1) / kSlotBoxes
+    kExtraSlots = kFitsRing || Shape::kSplit > 1 ? 0 : (EXTRA + kSlotBoxes - 1) / kSlotBoxes
   };
   static_assert(kExtraSlots <= Shape::kStages, "a consumer waits for all boxes at once");
+  enum : int { kLastSlotBoxes = EXTRA - (kExtraSlots - 1) * kSlotBoxes };
+  static_assert(kExtraSlots == 0 ||
+                    (kSlotBoxes >= Shape::kCluster && kLastSlotBoxes >= Shape::kCluster),
+                "each block that shares w fetches a box of each slot");
   enum : int { kTileSlots = kSlabs + kExtraSlots };
 
   /// Shared memory: the slots, what the blocks that split k send each other, the barriers.
@@ -165,7 +169,8 @@ class ProductPipeline {
     }
   }
 
-  /// At the end, by all threads: no block may leave while another still arrives at its barriers.
+  /// At the end, by all threads: no block may leave while another still arrives at its barriers. The
+  /// last arrivals are those of the last slab, before its tile is finished.
   __device__ void finish() const {
     if constexpr (Shape::kCluster > 1) sync_cluster();
   }
@@ -185,8 +190,8 @@ class ProductPipeline {
   }
 
   /// The work of one producer, a thread, after load_first_weights().
-  /// `load_extra(tile, box, to, barrier)` starts the copy of an extra box. Lets the next kernel
-  /// start once the slabs of the first tile are on their way.
+  /// `load_extra(tile, box, copy)` calls copy(map, row, column) for an extra box. Lets the next
+  /// kernel start once the slabs of the first tile are on their way.
   template <class Tiles, class WRow, class LoadExtra>
   __device__ void produce(int producer, const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                           const WRow& w_row, const LoadExtra& load_extra) {
@@ -213,12 +218,8 @@ class ProductPipeline {
       if (index == 0) let_next_kernel_start(), ahead = 0;
 #pragma unroll 1
       for (int first = 0; first < kExtraSlots * kSlotBoxes; first += kSlotBoxes, next_slot()) {
-        const int boxes = min(kSlotBoxes, EXTRA - first);
         wait_phase<SpinLimit>(empty(slot_), parity_ ^ 1);
-        expect_bytes(full(slot_), boxes * Shape::kBytesA);
-        for (int i = 0; i < boxes; ++i) {
-          load_extra(tile, first + i, slot_address(slot_) + i * Shape::kBytesA, full(slot_));
-        }
+        load_extra_slot(tile, first, min(kSlotBoxes, EXTRA - first), load_extra);
       }
     }
   }
@@ -246,7 +247,8 @@ class ProductPipeline {
       const int extra = slot_;
       if constexpr (kExtraSlots > 0) wait_for_extra();
       TilePosition next;
-      if (tiles.get(index + 1, next)) {
+      const bool is_last = !tiles.get(index + 1, next);
+      if (!is_last) {
         pass_turn((turn + 1) % Shape::kTurns);
         if constexpr (kFitsRing) {
           for (int slot = 0; slot < Shape::kStages; ++slot) release(slot);
@@ -257,7 +259,7 @@ class ProductPipeline {
         return slot_address((extra + box / kSlotBoxes) % Shape::kStages) +
                box % kSlotBoxes * Shape::kBytesA;
       });
-      if constexpr (kExtraSlots > 0) release_extra(extra);
+      if (kExtraSlots > 0 && !is_last) release_extra(extra);
     }
   }
 
@@ -282,6 +284,29 @@ class ProductPipeline {
       load_thread_box_to_cluster(to, w, row / GROUP, k, barrier, (1 << Shape::kCluster) - 1);
     } else {
       load_thread_box(to, w, row / GROUP, k, barrier);
+    }
+  }
+
+  /// Starts the copies of `count` extra boxes from `first` on into the present slot: all of this
+  /// block's, or its share of those of each block of the cluster.
+  template <class LoadExtra>
+  __device__ void load_extra_slot(const TilePosition& tile, int first, int count,
+                                  const LoadExtra& load_extra) const {
+    const u32 barrier = full(slot_);
+    expect_bytes(barrier, count * Shape::kBytesA);
+    const int rank = Shape::kCluster > 1 ? cluster_rank() : 0;
+    for (int i = rank; i < count; i += Shape::kCluster) {
+      const u32 to = slot_address(slot_) + i * Shape::kBytesA;
+      for (int block = 0; block < Shape::kCluster; ++block) {
+        const TilePosition of{tile.row + (block - rank) * Shape::kRows, tile.column};
+        load_extra(of, first + i, [&](const TensorMap& map, int row, int column) {
+          if constexpr (Shape::kCluster > 1) {
+            load_box_to_block(to, map, row, column, barrier, block);
+          } else {
+            load_box(to, map, row, column, barrier);
+          }
+        });
+      }
     }
   }
 
@@ -345,6 +370,7 @@ class ProductPipeline {
 #pragma unroll 1
         for (int i = 1; i < kChunks; ++i) {
           last = -1;
+          clear(chunk);  // else it takes registers while a tile is finished, too
           multiply_slabs(row, min(kChunkSlabs, kSlabs - i * kChunkSlabs), chunk, last, [] {});
           finish_products(last);
           add(chunk);
@@ -458,6 +484,14 @@ class ProductPipeline {
     }
   }
 
+  __device__ static void clear(float (&sums)[kBlocks][Shape::kColumns / 2]) {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+      for (int j = 0; j < Shape::kColumns / 2; ++j) sums[i][j] = 0;
+    }
+  }
+
   __device__ static void pin_all(float (&sums)[kBlocks][Shape::kColumns / 2]) {
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) pin(sums[i]);
@@ -506,7 +540,8 @@ class ProductPipeline {
 
 /// A product whose epilogue reads nothing but sums, or what it loads itself.
 struct NoExtra {
-  __device__ void operator()(const TilePosition&, int, u32, u32) const {}
+  template <class Copy>
+  __device__ void operator()(const TilePosition&, int, const Copy&) const {}
 };
 
 /// The whole kernel; what a product does with its sums is in `begin_tile(tile, first_row)`,

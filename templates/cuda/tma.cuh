@@ -98,6 +98,16 @@ __device__ inline void load_box(u32 to, const TensorMap& map, int row, int colum
       : "memory");
 }
 
+/// The same into block `block` of the cluster, at the same address, with its barrier.
+__device__ inline void load_box_to_block(u32 to, const TensorMap& map, int row, int column,
+                                         u32 barrier, u32 block) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(static_cast<u16>(1 << block))
+      : "memory");
+}
+
 /// The same of a map by_thread, from the first row of group `group` on.
 __device__ inline void load_thread_box(u32 to, const TensorMap& map, int group, int column,
                                        u32 barrier) {
