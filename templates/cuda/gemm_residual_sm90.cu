@@ -45,9 +45,9 @@ using Tiles = TileList<Shape, Shape::kColumns, N>;
 enum : int { kBlocks = Shape::kGroupRows / 64 };
 static_assert(BN % kMomentColumns == 0, "a box of w holds whole groups");
 
-/// Each row is finished in as many passes, which have registers for so many groups.
+/// Two rows at a time are finished in as many passes, which have registers for so many groups.
 enum : int { kTileGroups = Shape::kOutColumns / kMomentColumns };
-enum : int { kPasses = kTileGroups <= 4 ? 1 : 2 };
+enum : int { kPasses = kTileGroups <= 4 ? 1 : kTileGroups <= 6 ? 2 : 4 };
 enum : int { kGroups = kTileGroups / kPasses };
 static_assert(kTileGroups % kPasses == 0, "passes are equal");
 
@@ -109,24 +109,9 @@ struct Output {
   }
 };
 
-/// Finishes one pass over a row: x = old + sums. `sums` are those of 64 rows, `to` is where the
-/// thread's first row begins in the tile; this one is `down` rows below.
-template <int Count>
-__device__ inline void finish_row(const Residual& old, const float (&sums)[Count], int half,
-                                  const Output& to, int down, bool exists, int tile_column,
-                                  int pass) {
-  float x[kGroups][8];
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    const Float8 before = join8<T>(old.x[g]);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      x[g][i] = before.v[i] + sums[Mine::sum(pass * kGroups + g, half, i)];
-    }
-  }
-  float2 moments[kGroups];
-  group_moments<4>(x, moments);
-  if (!exists) return;
+/// Stores one pass over a row, `down` rows below `to`, and its moments, kGroups of each.
+__device__ inline void store_row(const float (*x)[8], const float2* moments, const Output& to,
+                                 int down, int tile_column, int pass) {
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     const int group = pass * kGroups + g;
@@ -146,13 +131,41 @@ __device__ inline void finish_row(const Residual& old, const float (&sums)[Count
   }
 }
 
+/// Finishes one pass over both rows that this thread has of 64, in step: x = old + sums. `to` is
+/// where the thread's first row of the tile begins, these are `down` and 8 more rows below; of all
+/// from there on `rows` exist.
+template <int Count>
+__device__ inline void finish_rows(const Residual (&old)[2], const float (&sums)[Count],
+                                   const Output& to, int down, int rows, int tile_column,
+                                   int pass) {
+  float x[2 * kGroups][8];
+#pragma unroll
+  for (int i = 0; i < 2 * kGroups; ++i) {
+    const int half = i / kGroups, g = i % kGroups;
+    const Float8 before = join8<T>(old[half].x[g]);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      x[i][j] = before.v[j] + sums[Mine::sum(pass * kGroups + g, half, j)];
+    }
+  }
+  float2 moments[2 * kGroups];
+  group_moments<4>(x, moments);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = down + half * 8;
+    if (row < rows) {
+      store_row(x + half * kGroups, moments + half * kGroups, to, row, tile_column, pass);
+    }
+  }
+}
+
 extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
     gemm_residual_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
                        const float* bias, const __grid_constant__ TensorMap x,
                        const __grid_constant__ TensorMap x_low, T* new_x, T* new_x_low,
                        float* moments, int rows) {
   const Output to{{new_x, new_x_low}, reinterpret_cast<float2*>(moments)};
-  Residual early[kBlocks][2][kPasses];  // what does not come through the ring
+  Residual early[kBlocks][kPasses][2];  // what does not come through the ring
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int row) {
@@ -161,9 +174,9 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
           const int column = tile.column + (SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0);
           if (SPLIT > 1 && column >= N) return;  // a share behind the matrix
 #pragma unroll
-          for (int i = 0; i < kBlocks * 2 * kPasses; ++i) {
-            const int block = i / (2 * kPasses), half = i / kPasses % 2, pass = i % kPasses;
-            early[block][half][pass].load(to.x, row + block * 64 + Mine::row(half), column, pass,
+          for (int i = 0; i < kBlocks * kPasses * 2; ++i) {
+            const int block = i / (kPasses * 2), pass = i / 2 % kPasses, half = i % 2;
+            early[block][pass][half].load(to.x, row + block * 64 + Mine::row(half), column, pass,
                                           rows);
           }
         }
@@ -171,18 +184,19 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
       [](int) {},
       [&](const TilePosition& tile, int row, Pipeline::Sums& sums, const auto& box_address) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix
+        if (bias != nullptr) add_bias(sums, bias, tile.column);
         const int first = row + Mine::row(0);
         const Output mine = to.at(first, tile.column);
-        if (bias != nullptr) add_bias(sums, bias, tile.column);
 #pragma unroll
-        for (int i = 0; i < kBlocks * 2 * kPasses; ++i) {
-          const int block = i / (2 * kPasses), half = i / kPasses % 2, pass = i % kPasses;
-          const int down = block * 64 + half * 8;
-          Residual& old = early[block][half][pass];
+        for (int i = 0; i < kBlocks * kPasses; ++i) {
+          const int block = i / kPasses, pass = i % kPasses;
+          Residual(&old)[2] = early[block][pass];
           if constexpr (Pipeline::kExtraSlots > 0) {
-            old.take(box_address, first + down - tile.row, pass);
+            const int in_tile = first - tile.row + block * 64;
+            old[0].take(box_address, in_tile, pass);
+            old[1].take(box_address, in_tile + 8, pass);
           }
-          finish_row(old, sums[block], half, mine, down, first + down < rows, tile.column, pass);
+          finish_rows(old, sums[block], mine, block * 64, rows - first, tile.column, pass);
         }
       },
       [&](const TilePosition& tile, int box, const auto& copy) {

@@ -72,31 +72,34 @@ struct Angles {
   }
 };
 
-/// Turns each pair of neighbours (x1, x2): (x1 cos - x2 sin, x2 cos + x1 sin).
-__device__ inline void rotate(Float8& x, const Float8& angles) {
-#pragma unroll
-  for (int i = 0; i < 8; i += 2) {
-    const float cos = angles.v[i], sin = angles.v[i + 1];
-    const float x1 = __fmaf_rn(x.v[i], cos, -__fmul_rn(x.v[i + 1], sin));
-    x.v[i + 1] = __fmaf_rn(x.v[i + 1], cos, __fmul_rn(x.v[i], sin));
-    x.v[i] = x1;
-  }
+/// Turns a pair of neighbours (x1, x2): (x1 cos - x2 sin, x2 cos + x1 sin).
+__device__ inline void rotate(float& x1, float& x2, float cos, float sin) {
+  const float x = __fmaf_rn(x1, cos, -__fmul_rn(x2, sin));
+  x2 = __fmaf_rn(x2, cos, __fmul_rn(x1, sin));
+  x1 = x;
 }
 
 /// Finishes what a thread has of one row: of 64 rows, row g or g + 8.
 template <int Count>
-__device__ inline void store_row(const float (&sums)[Count], int half, const Angles& angles,
-                                 float scale, T* to, int first_column) {
+__device__ inline void store_row(float (&sums)[Count], int half, const Angles& angles, float scale,
+                                 T* to, int first_column) {
   bool is_rotated = true;
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
     const int column = first_column + Mine::column(group);
     if (N % Shape::kColumns != 0 && column >= N) break;
+    if (group * 32 % kStep == 0) is_rotated = first_column + group * 32 < kRotated;
+    if (is_rotated) {  // in place: else both ways would be copied to where they meet
+#pragma unroll
+      for (int i = 0; i < 8; i += 2) {
+        const Float8& pairs = angles.of[group % kAngleGroups];
+        rotate(sums[Mine::sum(group, half, i)], sums[Mine::sum(group, half, i + 1)], pairs.v[i],
+               pairs.v[i + 1]);
+      }
+    }
     Float8 x;
 #pragma unroll
     for (int i = 0; i < 8; ++i) x.v[i] = sums[Mine::sum(group, half, i)];
-    if (group * 32 % kStep == 0) is_rotated = first_column + group * 32 < kRotated;
-    if (is_rotated) rotate(x, angles.of[group % kAngleGroups]);
     store8(to + column, ::scale(x, scale));
   }
 }
@@ -129,7 +132,7 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
         row_scales.finish();
         if constexpr (kRows > 2) load_turns(first_row, 0), load_turns(first_row, 1);
       },
-      [&](const TilePosition&, int first_row, const Pipeline::Sums& sums, const auto&) {
+      [&](const TilePosition&, int first_row, Pipeline::Sums& sums, const auto&) {
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
           const int row = row_of(first_row, i);

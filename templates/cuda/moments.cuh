@@ -104,7 +104,7 @@ class RowMoments {
       }
     }
     const float sum = lanes_sum<4>(distances_), squares = lanes_sum<4>(squares_);
-    const float variance = (squares - sum * sum * (1.0f * kMomentColumns / kGroups)) / D;
+    const float variance = (squares - sum * sum * (1.0f * kMomentColumns / kGroups)) * (1.0f / D);
     return rsqrtf(variance + eps) / kResidualUnit<Elem>;
   }
 

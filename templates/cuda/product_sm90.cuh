@@ -259,7 +259,7 @@ class ProductPipeline {
         return slot_address((extra + box / kSlotBoxes) % Shape::kStages) +
                box % kSlotBoxes * Shape::kBytesA;
       });
-      if (kExtraSlots > 0 && !is_last) release_extra(extra);
+      if constexpr (kExtraSlots > 0) release_extra(extra, is_last);
     }
   }
 
@@ -330,12 +330,15 @@ class ProductPipeline {
     for (int i = 0; i < kExtraSlots; ++i, next_slot()) wait_phase<SpinLimit>(full(slot_), parity_);
   }
 
-  /// Frees the slots of the extra boxes, from slot `first` on, which have been read.
-  __device__ void release_extra(int first) const {
+  /// Frees the slots of the extra boxes, from slot `first` on, which have been read. After the last
+  /// tile other blocks are not told: they may have left.
+  __device__ void release_extra(int first, bool is_last) const {
     fence_async_proxy();  // else a copy could overwrite what is still to be read
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kExtraSlots; ++i) release((first + i) % Shape::kStages);
+    for (int i = 0; i < kExtraSlots; ++i) {
+      release((first + i) % Shape::kStages, Shape::kCluster > 1 && is_last);
+    }
   }
 
   /// The product of the next tile in the ring, from `row` of the tile on. Where there are registers
@@ -523,11 +526,12 @@ class ProductPipeline {
     slot_ = next % Shape::kStages;
   }
 
-  /// Tells the producers of all blocks that write to this slot that this warp has read it.
-  __device__ void release(int slot) const {
+  /// Tells the producers of all blocks that write to this slot that this warp has read it, unless
+  /// none will write again. (No branch around the call: slots would leave the uniform registers.)
+  __device__ void release(int slot, bool is_last = false) const {
     const u32 lane = threadIdx.x % 32;
     if constexpr (Shape::kCluster > 1) {
-      if (lane < Shape::kCluster) arrive_remote(remote_address(empty(slot), lane));
+      if (lane < Shape::kCluster && !is_last) arrive_remote(remote_address(empty(slot), lane));
     } else {
       if (lane == 0) arrive(empty(slot));
     }
