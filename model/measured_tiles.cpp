@@ -19,13 +19,13 @@ constexpr MeasuredTile kTable[] = {
     {"gemm", 3072, 1024, 256, {64, 96, 1, 2, false, 1}},
     {"gemm", 3072, 1024, 2048, {64, 192, 1, 2, false, 1}},  // model
     {"gemm", 3072, 1024, kAnyRows, {128, 128, 1, 2, false, 1}},
-    {"gemm", 3072, 768, 256, {64, 96, 1, 2, false, 1}},
+    {"gemm", 3072, 768, 256, {64, 128, 1, 2, false, 1}},
     {"gemm", 3072, 768, 2048, {64, 192, 1, 2, false, 1}},  // model
     {"gemm", 3072, 768, kAnyRows, {128, 128, 1, 2, false, 1}},
     {"gemm", 4096, 1024, 512, {64, 128, 1, 2, false, 1}},
     {"gemm", 4096, 1024, kAnyRows, {128, 128, 1, 2, false, 1}},
     {"gemm_geglu", 1152, 768, 128, {64, 64, 1, 1, false, 1}},
-    {"gemm_geglu", 1152, 768, 256, {64, 96, 1, 2, false, 1}},
+    {"gemm_geglu", 1152, 768, 512, {64, 96, 1, 2, false, 1}},
     {"gemm_geglu", 1152, 768, 1024, {128, 160, 1, 2, true, 1}},  // model
     {"gemm_geglu", 1152, 768, 4096, {64, 192, 1, 2, false, 1}},
     {"gemm_geglu", 1152, 768, kAnyRows, {128, 128, 1, 2, false, 1}},

@@ -84,17 +84,16 @@ bool fits_ring(const Product& p, const ProductTile& t) {
   return !takes_turns && t.cluster == 1 && stages(p, t) == block_slabs(p, t);
 }
 
-/// Cycles that a thread takes to finish one of its values. Those that are added to the residual
-/// stream take longest.
-double store_cycles(const Product& p, const ProductTile& t) {
-  if (!p.is_residual) return p.parts == 2 ? 29.4 : 18.5;
-  if (t.cluster > 1) return 60.5;
-  return fits_ring(p, t) || t.split > 1 ? 33.8 : 43.7;
+/// Cycles that a thread takes to finish one of its values.
+double store_cycles(const Product& p) {
+  if (p.is_residual) return 33.8;
+  return p.parts == 2 ? 29.4 : 18.5;
 }
 
 /// Estimated time of the product in cycles, good enough to choose tiles of products that were not
 /// measured, and candidates to measure: the constants are fitted to 2,272 tiles measured on an
-/// H200, of which those chosen by estimated_tiles() take 4.3 % longer than the fastest. A slab
+/// H200. Of the products of base and large those chosen by estimated_tiles() take 4.3 % longer than
+/// the fastest. A slab
 /// takes the slowest of tensor cores, the way from the L2 cache, whose rate is shared by the blocks
 /// at work, and what starting its products costs; storing a tile is hidden behind the next one if
 /// consumers take turns. The way of the residual stream is hidden in part, and limited by memory.
@@ -117,11 +116,11 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
                     std::min(kBlockRate, kChipRate / active);
   const double product = static_cast<double>(block_slabs(p, t)) * std::max({multiply, l2, kIssue}) +
                          (t.split > 1 ? kExchange : 0);
-  const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_cycles(p, t) /
+  const double store = bm * static_cast<double>(p.out_columns(t)) / 128 * store_cycles(p) /
                        static_cast<double>((t.shared ? t.consumers : 1) * t.split);
   if (t.split > 1) return rounds * (kStart + product + store);  // blocks do not stay
   const double memory = p.is_residual && rounds > 1 ? bm * columns * 8 * active / kMemoryRate : 0;
-  const double shown = !takes_turns ? 1 : p.is_residual ? 0.383 : 0;
+  const double shown = !takes_turns ? 1 : p.is_residual ? 0.46 : 0;
   return kStart + rounds * std::max(product + shown * store, memory) + (takes_turns ? store : 0);
 }
 
@@ -156,7 +155,7 @@ std::vector<ProductTile> candidates(const Product& p) {
     if (columns < 64) continue;
     for (const int64_t cluster : {1, 2}) {
       if (p.parts == 1 && columns / cluster % kGroup != 0) continue;  // of a box
-      if (p.is_residual && cluster > 1 && columns < 128) continue;  // boxes of x for each block
+      if (p.is_residual && cluster > 1 && columns < 128) continue;    // boxes of x for each block
       add({128, columns, cluster, 2, true});
       add({128, columns, cluster, 2, false});
     }

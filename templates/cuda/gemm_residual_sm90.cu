@@ -29,8 +29,9 @@
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: 32, 64, 96, 128, 192
-// or 256, and 64 or 128 if blocks split k; rows of one consumer times C <= 16384, for K >= 2048
-// without SPLIT 8192; where x does not come through the ring (product_sm90.cuh) 8192 and 4096.
+// or 256, with CLUSTER 2 at least 128, and 64 or 128 if blocks split k; rows of one consumer times
+// C <= 16384, for K >= 2048 without SPLIT 12288; where x does not come through the ring
+// (product_sm90.cuh) 8192 and 4096.
 // SPLIT: CLUSTER is 1, consumers share tiles. STAGES is at least twice C / 64 (rounded up), divided
 // by 1 + C / BM (rounded down), rounded up. Launch and dynamic shared memory: as gemm_sm90.
 #include "moments.cuh"
@@ -45,11 +46,11 @@ using Tiles = TileList<Shape, Shape::kColumns, N>;
 enum : int { kBlocks = Shape::kGroupRows / 64 };
 static_assert(BN % kMomentColumns == 0, "a box of w holds whole groups");
 
-/// Two rows at a time are finished in as many passes, which have registers for so many groups.
+/// Two rows at a time are finished in passes, which have registers for so many groups.
 enum : int { kTileGroups = Shape::kOutColumns / kMomentColumns };
-enum : int { kPasses = kTileGroups <= 4 ? 1 : kTileGroups <= 6 ? 2 : 4 };
-enum : int { kGroups = kTileGroups / kPasses };
-static_assert(kTileGroups % kPasses == 0, "passes are equal");
+enum : int { kGroups = kTileGroups * kBlocks <= 4 ? kTileGroups : kTileGroups % 3 == 0 ? 3 : 2 };
+enum : int { kPasses = kTileGroups / kGroups };
+static_assert(kTileGroups % kGroups == 0, "passes are equal");
 
 __device__ inline bool has_group(int tile_column, int group) {
   return N % Shape::kOutColumns == 0 || tile_column + group * kMomentColumns < N;

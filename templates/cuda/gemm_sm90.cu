@@ -90,17 +90,21 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
     gemm_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
               const float* bias, const float* scales, const float* moments, T* out, float eps,
               int rows) {
-  Bias tile_bias;  // comes with the product: no kernel before writes it
+  // Comes with the product, since no kernel before writes it, if there are registers.
+  constexpr bool kIsEarly = Pipeline::kChunks == 1 || SPLIT > 1;
+  Bias tile_bias;
   Scales row_scales({scales, moments, eps});
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int row) {
-        tile_bias.load(bias, tile.column + (SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0));
+        const int share = SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0;
+        if constexpr (kIsEarly) tile_bias.load(bias, tile.column + share);
         row_scales.load(row, rows);
       },
       [&](int) { row_scales.finish(); },
       [&](const TilePosition& tile, int row, const Pipeline::Sums& sums, const auto&) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix
+        if constexpr (!kIsEarly) tile_bias.load(bias, tile.column);
         store_tile(sums, row_scales, tile_bias, out, row, tile.column, rows);
       });
 }

@@ -169,12 +169,6 @@ class ProductPipeline {
     }
   }
 
-  /// At the end, by all threads: no block may leave while another still arrives at its barriers. The
-  /// last arrivals are those of the last slab, before its tile is finished.
-  __device__ void finish() const {
-    if constexpr (Shape::kCluster > 1) sync_cluster();
-  }
-
   /// Starts the copies of w for one producer's slots of the first tile, before or after sync();
   /// after it where blocks share w. They need not wait for kernels before: none writes weights.
   /// `w_row(tile, part)` is the row of w where a part begins, a multiple of GROUP.
@@ -222,6 +216,7 @@ class ProductPipeline {
         load_extra_slot(tile, first, min(kSlotBoxes, EXTRA - first), load_extra);
       }
     }
+    if constexpr (Shape::kCluster > 1) wait_for_free_slots();
   }
 
   /// The work of one consumer, a warpgroup: `begin_tile(tile, first_row)` comes before the product
@@ -247,8 +242,7 @@ class ProductPipeline {
       const int extra = slot_;
       if constexpr (kExtraSlots > 0) wait_for_extra();
       TilePosition next;
-      const bool is_last = !tiles.get(index + 1, next);
-      if (!is_last) {
+      if (tiles.get(index + 1, next)) {
         pass_turn((turn + 1) % Shape::kTurns);
         if constexpr (kFitsRing) {
           for (int slot = 0; slot < Shape::kStages; ++slot) release(slot);
@@ -259,7 +253,7 @@ class ProductPipeline {
         return slot_address((extra + box / kSlotBoxes) % Shape::kStages) +
                box % kSlotBoxes * Shape::kBytesA;
       });
-      if constexpr (kExtraSlots > 0) release_extra(extra, is_last);
+      if constexpr (kExtraSlots > 0) release_extra(extra);
     }
   }
 
@@ -287,6 +281,13 @@ class ProductPipeline {
     }
   }
 
+  /// At the end: this block may not leave while another still arrives at its barriers.
+  __device__ void wait_for_free_slots() {
+    for (int i = 0; i < Shape::kStages; ++i, next_slot()) {
+      wait_phase<SpinLimit>(empty(slot_), parity_ ^ 1);
+    }
+  }
+
   /// Starts the copies of `count` extra boxes from `first` on into the present slot: all of this
   /// block's, or its share of those of each block of the cluster.
   template <class LoadExtra>
@@ -311,8 +312,8 @@ class ProductPipeline {
   }
 
   enum : int { kBlocks = Shape::kGroupRows / 64 };
-  /// With 64 sums a thread, three sets of them leave no registers for an epilogue.
-  enum : bool { kTakesTwoSets = kBlocks * Shape::kColumns / 2 <= 48 };
+  /// With more sums a thread has no registers for three sets of them.
+  enum : bool { kTakesTwoSets = kBlocks * Shape::kColumns / 2 <= 64 };
 
   /// Consumers multiply one after the other. Who ran ahead by a whole round of the ring could not
   /// tell the phase it waits for from the one before: a barrier knows but their parity.
@@ -330,15 +331,12 @@ class ProductPipeline {
     for (int i = 0; i < kExtraSlots; ++i, next_slot()) wait_phase<SpinLimit>(full(slot_), parity_);
   }
 
-  /// Frees the slots of the extra boxes, from slot `first` on, which have been read. After the last
-  /// tile other blocks are not told: they may have left.
-  __device__ void release_extra(int first, bool is_last) const {
+  /// Frees the slots of the extra boxes, from slot `first` on, which have been read.
+  __device__ void release_extra(int first) const {
     fence_async_proxy();  // else a copy could overwrite what is still to be read
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kExtraSlots; ++i) {
-      release((first + i) % Shape::kStages, Shape::kCluster > 1 && is_last);
-    }
+    for (int i = 0; i < kExtraSlots; ++i) release((first + i) % Shape::kStages);
   }
 
   /// The product of the next tile in the ring, from `row` of the tile on. Where there are registers
@@ -360,6 +358,7 @@ class ProductPipeline {
       };
       if constexpr (kTakesTwoSets) {
         Sums odd, even;
+        clear(odd), clear(even);  // else they take registers while a tile is finished, too
         multiply_slabs(row, kChunkSlabs, odd, last, [&] { pin_all(sums); });
         multiply_slabs(row, kChunkSlabs, even, last, [&] { add(odd); });
         multiply_slabs(row, kSlabs - 3 * kChunkSlabs, odd, last, [&] { add(even); });
@@ -373,7 +372,7 @@ class ProductPipeline {
 #pragma unroll 1
         for (int i = 1; i < kChunks; ++i) {
           last = -1;
-          clear(chunk);  // else it takes registers while a tile is finished, too
+          clear(chunk);  // as above
           multiply_slabs(row, min(kChunkSlabs, kSlabs - i * kChunkSlabs), chunk, last, [] {});
           finish_products(last);
           add(chunk);
@@ -526,12 +525,12 @@ class ProductPipeline {
     slot_ = next % Shape::kStages;
   }
 
-  /// Tells the producers of all blocks that write to this slot that this warp has read it, unless
-  /// none will write again. (No branch around the call: slots would leave the uniform registers.)
-  __device__ void release(int slot, bool is_last = false) const {
+  /// Tells the producers of all blocks that write to this slot that this warp has read it. (Not in
+  /// a branch that some tiles take: slots would leave the uniform registers.)
+  __device__ void release(int slot) const {
     const u32 lane = threadIdx.x % 32;
     if constexpr (Shape::kCluster > 1) {
-      if (lane < Shape::kCluster && !is_last) arrive_remote(remote_address(empty(slot), lane));
+      if (lane < Shape::kCluster) arrive_remote(remote_address(empty(slot), lane));
     } else {
       if (lane == 0) arrive(empty(slot));
     }
@@ -583,5 +582,4 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
     if constexpr (kConsumers == 2) grow_registers<232>();
     pipeline.consume(tiles, begin_tile, prepare, store_tile);
   }
-  pipeline.finish();
 }
