@@ -15,7 +15,7 @@ constexpr MeasuredTile kTable[] = {
     // clang-format off
     {"gemm", 2304, 768, 512, {64, 96, 1, 2, false, 1}},
     {"gemm", 2304, 768, 2048, {64, 192, 1, 2, false, 1}},  // model
-    {"gemm", 2304, 768, kAnyRows, {128, 96, 1, 2, false, 1}},
+    {"gemm", 2304, 768, kAnyRows, {128, 128, 1, 2, false, 1}},
     {"gemm", 3072, 1024, 256, {64, 96, 1, 2, false, 1}},
     {"gemm", 3072, 1024, 2048, {64, 192, 1, 2, false, 1}},  // model
     {"gemm", 3072, 1024, kAnyRows, {128, 128, 1, 2, false, 1}},

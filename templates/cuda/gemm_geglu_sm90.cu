@@ -45,21 +45,25 @@ __device__ inline float geglu(float u, float g, float scale) {
 
 __device__ inline void store_tile(const Pipeline::Sums& sums, const Scales& scales, T* out,
                                   int first_row, int first_column, int rows) {
+  constexpr int kGroups = BN / 16;
+  const int row = first_row + Mine::row(0), column = first_column + Mine::column(0);
+  T* const to = out + (static_cast<long long>(row) * N + column);
 #pragma unroll
   for (int i = 0; i < Shape::kGroupRows / 64 * 2; ++i) {
-    const int block = i / 2, half = i % 2, row = first_row + block * 64 + Mine::row(half);
+    const int block = i / 2, half = i % 2, down = block * 64 + half * 8;
     const float scale = half == 0 ? scales.low(block) : scales.high(block);
+    float x[kGroups][4];  // first all of them: between branches each group would wait for itself
 #pragma unroll
-    for (int group = 0; group < BN / 16; ++group) {
-      const int column = first_column + Mine::column(group);
-      if (N % BN != 0 && column >= N) break;
-      float x[4];
+    for (int j = 0; j < kGroups * 4; ++j) {
+      const int group = j / 4;
+      x[group][j % 4] = geglu(sums[block][Mine::sum(group, half, j % 4)],
+                              sums[block][Mine::sum(kGroups + group, half, j % 4)], scale);
+    }
+    if (row + down >= rows) continue;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        x[j] = geglu(sums[block][Mine::sum(group, half, j)],
-                     sums[block][Mine::sum(BN / 16 + group, half, j)], scale);
-      }
-      if (row < rows) store4(out + static_cast<long long>(row) * N + column, x);
+    for (int group = 0; group < kGroups; ++group) {
+      if (N % BN != 0 && column + group * 16 >= N) break;
+      store4(to + (down * N + group * 16), x[group]);
     }
   }
 }

@@ -68,20 +68,21 @@ struct Bias {
 __device__ inline void store_tile(const Pipeline::Sums& sums, const Scales& scales,
                                   const Bias& bias, T* out, int first_row, int first_column,
                                   int rows) {
+  const int row = first_row + Mine::row(0), column = first_column + Mine::column(0);
+  T* const to = out + (static_cast<long long>(row) * N + column);
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
-    const int column = first_column + Mine::column(group);
-    if (N % Shape::kOutColumns != 0 && column >= N) break;
+    if (N % Shape::kOutColumns != 0 && column + group * 32 >= N) break;
 #pragma unroll
     for (int i = 0; i < Shape::kGroupRows / 64 * 2; ++i) {
-      const int block = i / 2, half = i % 2, row = first_row + block * 64 + Mine::row(half);
+      const int block = i / 2, half = i % 2, down = block * 64 + half * 8;
       const float scale = half == 0 ? scales.low(block) : scales.high(block);
       Float8 x;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         x.v[j] = finish(sums[block][Mine::sum(group, half, j)], scale, bias.of[group].v[j]);
       }
-      if (row < rows) store8(out + static_cast<long long>(row) * N + column, x);
+      if (row + down < rows) store8(to + (down * N + group * 32), x);
     }
   }
 }
