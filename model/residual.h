@@ -17,7 +17,8 @@ struct SplitFloat {
 inline constexpr float kFp16ResidualUnit = 16;
 inline constexpr float kFp16RestUnit = kFp16ResidualUnit / 2048;
 
-/// `dtype`: kBF16, which is exact, or kF16, 22 bits.
+/// `dtype`: kBF16, which is exact, or kF16, 22 bits. Two parts of 0 are 0 in fp16, and a NaN in
+/// bf16.
 inline SplitFloat split_residual(float value, DType dtype) {
   if (dtype == DType::kBF16) {
     const uint32_t bits = std::bit_cast<uint32_t>(value) + 0x8000;

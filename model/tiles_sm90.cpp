@@ -26,10 +26,10 @@ int64_t ceil_div(int64_t a, int64_t b) {
 
 /// A product and one way to cut it into tiles.
 struct Product {
-  int64_t n, k, parts;         // columns of out; columns of a and w; 2 for u and g, else 1
-  bool can_split;              // k among blocks
-  bool is_residual;            // adds to the residual stream
-  int64_t most_columns = 224;  // of a tile; for more a thread has no registers
+  int64_t n, k, parts;   // columns of out; columns of a and w; 2 for u and g, else 1
+  bool can_split;        // k among blocks
+  bool is_residual;      // adds to the residual stream
+  int64_t most_columns;  // of a tile; for more a thread has no registers
 
   int64_t out_columns(const ProductTile& t) const { return t.columns / parts; }
   bool is_chunked() const { return k >= kLongK; }
@@ -40,7 +40,7 @@ struct Product {
 Product product_of(const jit::KernelSpec& base) {
   const int64_t k = int_param(base, "K");
   if (base.template_name() == "gemm_rope") {
-    return {3 * int_param(base, "HEADS") * int_param(base, "HEAD_DIM"), k, 1, false, false};
+    return {3 * int_param(base, "HEADS") * int_param(base, "HEAD_DIM"), k, 1, false, false, 224};
   }
   const int64_t n = int_param(base, "N");
   if (base.template_name() == "gemm_geglu") return {n, k, 2, false, false, 256};
@@ -93,10 +93,10 @@ double store_cycles(const Product& p) {
 /// Estimated time of the product in cycles, good enough to choose tiles of products that were not
 /// measured, and candidates to measure: the constants are fitted to 2,272 tiles measured on an
 /// H200. Of the products of base and large those chosen by estimated_tiles() take 4.3 % longer than
-/// the fastest. A slab
-/// takes the slowest of tensor cores, the way from the L2 cache, whose rate is shared by the blocks
-/// at work, and what starting its products costs; storing a tile is hidden behind the next one if
-/// consumers take turns. The way of the residual stream is hidden in part, and limited by memory.
+/// the fastest. A slab takes the slowest of tensor cores, the way from the L2 cache, whose rate is
+/// shared by the blocks at work, and what starting its products costs; storing a tile is hidden
+/// behind the next one if consumers take turns. The way of the residual stream is hidden in part,
+/// and limited by memory.
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   constexpr double kStart = 2930, kExchange = 3740, kIssue = 215;  // cycles
   constexpr double kBlockRate = 109.3, kChipRate = 6800;     // bytes per cycle from the L2 cache
@@ -134,8 +134,7 @@ int64_t thread_sums(const ProductTile& t) {
 int64_t most_sums(const Product& p, const ProductTile& t) {
   const bool is_chunked = p.is_chunked() && t.split == 1;
   if (!p.is_residual) return is_chunked ? 64 : 128;
-  const bool is_early = t.split > 1 || fits_ring(p, t);
-  if (is_early) return is_chunked ? 32 : 64;
+  if (t.split > 1 || fits_ring(p, t)) return 64;
   return is_chunked ? 96 : 128;
 }
 
@@ -145,7 +144,7 @@ std::vector<ProductTile> candidates(const Product& p) {
     if (thread_sums(t) <= most_sums(p, t)) result.push_back(t);
   };
   for (int64_t columns = kGroup; columns <= p.most_columns; columns += kGroup) {
-    if (p.is_residual && columns > 96 && columns % 64 != 0) continue;  // two passes of whole groups
+    if (p.is_residual && columns > 96 && columns % 64 != 0) continue;  // passes of equal groups
     add({64, columns, 1, columns <= 64 ? 1 : 2, false});
     for (const int64_t split : {kChunks / 2, kChunks}) {
       if (!p.can_split || columns % (kGroup * split) != 0 || columns > 128) continue;
@@ -155,7 +154,7 @@ std::vector<ProductTile> candidates(const Product& p) {
     if (columns < 64) continue;
     for (const int64_t cluster : {1, 2}) {
       if (p.parts == 1 && columns / cluster % kGroup != 0) continue;  // of a box
-      if (p.is_residual && cluster > 1 && columns < 128) continue;    // boxes of x for each block
+      if (p.is_residual && cluster > 1 && columns < 128) continue;    // a box of each slot
       add({128, columns, cluster, 2, true});
       add({128, columns, cluster, 2, false});
     }

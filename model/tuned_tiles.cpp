@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 
 /// Raised when the meaning of a field changes, or when the kernels have changed so much that other
 /// tiles may be the fastest.
-constexpr int64_t kVersion = 3;
+constexpr int64_t kVersion = 4;
 constexpr const char* kProducer = "laya bench kernels --tune";
 
 cache::Key key_of(const jit::KernelSpec& base) {

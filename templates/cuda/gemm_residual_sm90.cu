@@ -29,9 +29,9 @@
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: 32, 64, 96, 128, 192
-// or 256, with CLUSTER 2 at least 128, and 64 or 128 if blocks split k; rows of one consumer times
-// C <= 16384, for K >= 2048 without SPLIT 12288; where x does not come through the ring
-// (product_sm90.cuh) 8192 and 4096.
+// or 256, with CLUSTER 2 at least 128, for BM 64 at least 192; if blocks split k 64 (SPLIT 2) or
+// 128. Rows of one consumer times C <= 16384, for K >= 2048 without SPLIT 12288; where x does not
+// come through the ring (product_sm90.cuh) 8192.
 // SPLIT: CLUSTER is 1, consumers share tiles. STAGES is at least twice C / 64 (rounded up), divided
 // by 1 + C / BM (rounded down), rounded up. Launch and dynamic shared memory: as gemm_sm90.
 #include "moments.cuh"
@@ -46,7 +46,8 @@ using Tiles = TileList<Shape, Shape::kColumns, N>;
 enum : int { kBlocks = Shape::kGroupRows / 64 };
 static_assert(BN % kMomentColumns == 0, "a box of w holds whole groups");
 
-/// Two rows at a time are finished in passes, which have registers for so many groups.
+/// A pass finishes so many groups of two rows: all where a thread has at most 64 sums, else three
+/// or two, for which there are registers.
 enum : int { kTileGroups = Shape::kOutColumns / kMomentColumns };
 enum : int { kGroups = kTileGroups * kBlocks <= 4 ? kTileGroups : kTileGroups % 3 == 0 ? 3 : 2 };
 enum : int { kPasses = kTileGroups / kGroups };
@@ -71,7 +72,8 @@ struct Residual {
     }
   }
 
-  /// The same from boxes; `row` counts from the tile's first.
+  /// The same from boxes; `row` counts from the tile's first. Behind the matrix boxes hold zeros,
+  /// which may join to NaNs; they are not stored.
   template <class BoxAddress>
   __device__ void take(const BoxAddress& box_address, int row, int pass) {
 #pragma unroll
@@ -133,11 +135,11 @@ __device__ inline void store_row(const float (*x)[8], const float2* moments, con
 }
 
 /// Finishes one pass over both rows that this thread has of 64, in step: x = old + sums. `to` is
-/// where the thread's first row of the tile begins, these are `down` and 8 more rows below; of all
-/// from there on `rows` exist.
+/// the thread's first row of the tile; these are `down` and `down + 8` rows below it, of the
+/// `rows_left` that exist from there on.
 template <int Count>
 __device__ inline void finish_rows(const Residual (&old)[2], const float (&sums)[Count],
-                                   const Output& to, int down, int rows, int tile_column,
+                                   const Output& to, int down, int rows_left, int tile_column,
                                    int pass) {
   float x[2 * kGroups][8];
 #pragma unroll
@@ -154,7 +156,7 @@ __device__ inline void finish_rows(const Residual (&old)[2], const float (&sums)
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = down + half * 8;
-    if (row < rows) {
+    if (row < rows_left) {
       store_row(x + half * kGroups, moments + half * kGroups, to, row, tile_column, pass);
     }
   }
@@ -166,7 +168,7 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
                        const __grid_constant__ TensorMap x_low, T* new_x, T* new_x_low,
                        float* moments, int rows) {
   const Output to{{new_x, new_x_low}, reinterpret_cast<float2*>(moments)};
-  Residual early[kBlocks][kPasses][2];  // what does not come through the ring
+  Residual early[kBlocks][kPasses][2];  // what is added to; or comes through the ring, pass by pass
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int row) {

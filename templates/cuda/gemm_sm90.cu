@@ -91,7 +91,7 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
     gemm_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
               const float* bias, const float* scales, const float* moments, T* out, float eps,
               int rows) {
-  // Comes with the product, since no kernel before writes it, if there are registers.
+  // Where there are registers, loaded before the product, and without a wait: no kernel writes it.
   constexpr bool kIsEarly = Pipeline::kChunks == 1 || SPLIT > 1;
   Bias tile_bias;
   Scales row_scales({scales, moments, eps});

@@ -6,7 +6,7 @@
 // each tile, which is faster where a block has one tile only.
 //
 // A cluster of blocks works on tiles below each other, in step: each block fetches its own rows of
-// a, and its share of w for all blocks of the cluster.
+// a, and its share of w for all blocks of the cluster, and of what their epilogues read.
 //
 // The order of additions depends on K alone, in every tile shape: chunks of k, each summed in one
 // chain in ascending order, 16 k at a time, and then added to each other in that order. There is
@@ -100,8 +100,9 @@ class TileList {
 /// EXTRA: boxes of BM rows and 128 bytes that the epilogue of a tile reads. Unless the ring holds a
 /// whole tile or blocks split k, they come through it, behind the slabs: an ordinary load would
 /// wait for the copies that are on their way, which takes microseconds. Where blocks share w, each
-/// fetches a part of every block's boxes: else a block could be done with its own and arrive at a
-/// slot that another has not yet left.
+/// fetches a part of every block's boxes, so that no slot is full before all of them have seen it
+/// free: else a warp could free it a second time before another block has the first time, and be
+/// counted in its place.
 /// GROUP: the map of w is by_thread in groups of so many rows.
 template <class Elem, class Tile, int K, int SpinLimit, int GROUP, int EXTRA = 0>
 class ProductPipeline {
@@ -221,8 +222,8 @@ class ProductPipeline {
 
   /// The work of one consumer, a warpgroup: `begin_tile(tile, first_row)` comes before the product
   /// of the rows from first_row on, `prepare(first_row)` while its last part is being computed;
-  /// `store_tile(tile, first_row, sums, box_address)` gets its sums, and where it finds the extra
-  /// boxes: box_address(box).
+  /// `store_tile(tile, first_row, sums, box_address)` gets its sums, which it may change, and where
+  /// it finds the extra boxes: box_address(box).
   template <class Tiles, class BeginTile, class Prepare, class StoreTile>
   __device__ void consume(const Tiles& tiles, const BeginTile& begin_tile, const Prepare& prepare,
                           const StoreTile& store_tile) {
@@ -281,7 +282,8 @@ class ProductPipeline {
     }
   }
 
-  /// At the end: this block may not leave while another still arrives at its barriers.
+  /// At the end: until all slots are free; those never used are. Then no arrival at this block's
+  /// barriers and no copy to its memory is still to come, and it may leave.
   __device__ void wait_for_free_slots() {
     for (int i = 0; i < Shape::kStages; ++i, next_slot()) {
       wait_phase<SpinLimit>(empty(slot_), parity_ ^ 1);
@@ -299,8 +301,8 @@ class ProductPipeline {
     for (int i = rank; i < count; i += Shape::kCluster) {
       const u32 to = slot_address(slot_) + i * Shape::kBytesA;
       for (int block = 0; block < Shape::kCluster; ++block) {
-        const TilePosition of{tile.row + (block - rank) * Shape::kRows, tile.column};
-        load_extra(of, first + i, [&](const TensorMap& map, int row, int column) {
+        const TilePosition its_tile{tile.row + (block - rank) * Shape::kRows, tile.column};
+        load_extra(its_tile, first + i, [&](const TensorMap& map, int row, int column) {
           if constexpr (Shape::kCluster > 1) {
             load_box_to_block(to, map, row, column, barrier, block);
           } else {
@@ -312,8 +314,8 @@ class ProductPipeline {
   }
 
   enum : int { kBlocks = Shape::kGroupRows / 64 };
-  /// With more sums a thread has no registers for three sets of them.
-  enum : bool { kTakesTwoSets = kBlocks * Shape::kColumns / 2 <= 64 };
+  /// Whether a thread has registers for two sets of a chunk's sums beside those of all.
+  enum : bool { kOverlapsChunks = kBlocks * Shape::kColumns / 2 <= 64 };
 
   /// Consumers multiply one after the other. Who ran ahead by a whole round of the ring could not
   /// tell the phase it waits for from the one before: a barrier knows but their parity.
@@ -356,7 +358,7 @@ class ProductPipeline {
           for (int j = 0; j < Shape::kColumns / 2; ++j) sums[i][j] += chunk[i][j];
         }
       };
-      if constexpr (kTakesTwoSets) {
+      if constexpr (kOverlapsChunks) {
         Sums odd, even;
         clear(odd), clear(even);  // else they take registers while a tile is finished, too
         multiply_slabs(row, kChunkSlabs, odd, last, [&] { pin_all(sums); });
@@ -526,7 +528,8 @@ class ProductPipeline {
   }
 
   /// Tells the producers of all blocks that write to this slot that this warp has read it. (Not in
-  /// a branch that some tiles take: slots would leave the uniform registers.)
+  /// a branch that some tiles take, unless slots are constants: the ring's state would leave the
+  /// uniform registers.)
   __device__ void release(int slot) const {
     const u32 lane = threadIdx.x % 32;
     if constexpr (Shape::kCluster > 1) {

@@ -3,9 +3,9 @@
 // beside x in fp32, a fifth of what the products that add to x move.
 //
 // bf16: the two halves of the bits of x + half a unit of the upper one, which so is x rounded to
-// nearest: nothing is lost (a NaN may become -0 there: products get it from the moments). fp16: x
-// times kResidualUnit rounded, so that values up to a million fit, and the rest of that times
-// kRestUnit, 22 bits together.
+// nearest: nothing is lost (a NaN may become -0 there: products get it from the moments). Two parts
+// of 0 are a NaN. fp16: x times kResidualUnit rounded, so that values up to a million fit, and the
+// rest of that times kRestUnit, 22 bits together.
 #pragma once
 
 #include "types.cuh"

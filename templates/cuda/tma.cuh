@@ -53,8 +53,8 @@ __device__ inline void arrive_when_copied(u32 barrier) {
 }
 
 /// Arrives at a barrier of any block of the cluster; `barrier` is a remote_address(). Says that
-/// tensor cores have read something, and publishes no writes: a release at cluster scope would cost
-/// a fence of the whole GPU.
+/// something has been read, by tensor cores or by ordinary loads before a fence_async_proxy(), and
+/// publishes no writes: a release at cluster scope would cost a fence of the whole GPU.
 __device__ inline void arrive_remote(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -98,7 +98,8 @@ __device__ inline void load_box(u32 to, const TensorMap& map, int row, int colum
       : "memory");
 }
 
-/// The same into block `block` of the cluster, at the same address, with its barrier.
+/// The same into block `block` of the cluster, with that block's barrier: `to` and `barrier` are
+/// addresses of this block, and name the same places there.
 __device__ inline void load_box_to_block(u32 to, const TensorMap& map, int row, int column,
                                          u32 barrier, u32 block) {
   asm volatile(

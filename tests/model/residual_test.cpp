@@ -19,8 +19,12 @@ TEST_CASE("two bf16 hold an fp32 bit by bit, the upper one rounded to nearest") 
     CHECK(std::bit_cast<uint32_t>(joined) == std::bit_cast<uint32_t>(value));
     CHECK(std::fabs(bf16_to_float(parts.upper) - value) <= std::fabs(value) * 0x1p-8F);
   }
-  const float infinity = std::numeric_limits<float>::infinity();
-  CHECK(join_residual(split_residual(infinity, DType::kBF16), DType::kBF16) == infinity);
+  for (const float value :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
+    const float joined = join_residual(split_residual(value, DType::kBF16), DType::kBF16);
+    CHECK(std::bit_cast<uint32_t>(joined) == std::bit_cast<uint32_t>(value));
+  }
 }
 
 TEST_CASE("two fp16 hold 22 bits of values up to a million, the upper one rounded to nearest") {
