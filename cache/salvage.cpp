@@ -78,8 +78,8 @@ class Salvager {
   }
 
   /// Takes what completes the keys of the records, however late it is, or nobody would find those;
-  /// false: not all of it. A text that is lost is put
-  /// right by the next record that is stored with it; until then, those that need it are not found.
+  /// false: not all of it. A text that is lost is put right by the next record that is stored with
+  /// it; until then, those that need it are not found.
   bool take_texts() {
     const auto missing = read_missing_texts(to_);
     auto begun = Transaction::begin(to_);

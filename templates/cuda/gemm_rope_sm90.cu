@@ -45,9 +45,8 @@ using Mine = ThreadElements<32>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 using Scales = FragmentScales<T, K, Shape::kGroupRows / 64>;
 enum : int { kGroups = Shape::kColumns / 32 };
-enum : int {
-  kAngleGroups = kGroups < 2 ? kGroups : 2
-};  ///< groups of a head; the next has the same
+/// Groups of a head that have angles of their own; the next head has the same.
+enum : int { kAngleGroups = kGroups < 2 ? kGroups : 2 };
 enum : int { kRotated = 2 * HEADS * HEAD_DIM };  ///< columns, of q and k
 
 __device__ constexpr int greatest_common_divisor(int a, int b) {
