@@ -11,7 +11,8 @@ constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
 // From measurements on an H200: what tools/choose_tiles proposes, but for rows marked "model",
 // which are there because the model itself gained by them, and "hand", where what is proposed for
 // more row counts at once takes several percent longer at one of these, or did so in another run.
-// The fields of a tile are those of ProductTile: rows, columns, cluster, consumers, shared, split.
+// The fields of a tile are those of ProductTile: rows, columns, cluster, consumers, shared, split,
+// x_ring.
 constexpr MeasuredTile kTable[] = {
     // clang-format off
     {"gemm", 2304, 768, 512, {64, 96, 1, 2, false, 1}},
@@ -37,13 +38,13 @@ constexpr MeasuredTile kTable[] = {
     {"gemm_geglu", 2624, 1024, kAnyRows, {128, 128, 1, 2, false, 1}},
     {"gemm_residual", 768, 768, 256, {64, 32, 1, 1, false, 1}},
     {"gemm_residual", 768, 768, 1024, {64, 96, 1, 2, false, 1}},
-    {"gemm_residual", 768, 768, 4096, {64, 192, 1, 2, false, 1}},
-    {"gemm_residual", 768, 768, kAnyRows, {128, 128, 1, 2, true, 1}},
+    {"gemm_residual", 768, 768, 2048, {128, 96, 1, 2, false, 1}},  // hand
+    {"gemm_residual", 768, 768, kAnyRows, {64, 192, 1, 2, false, 1, true}},  // hand
     {"gemm_residual", 768, 1152, 256, {64, 32, 1, 1, false, 1}},
     {"gemm_residual", 768, 1152, 1024, {64, 96, 1, 2, false, 1}},
     {"gemm_residual", 768, 1152, 2048, {128, 96, 1, 2, false, 1}},  // hand
     {"gemm_residual", 768, 1152, 4096, {128, 192, 1, 2, true, 1}},  // model
-    {"gemm_residual", 768, 1152, kAnyRows, {128, 128, 1, 2, true, 1}},
+    {"gemm_residual", 768, 1152, kAnyRows, {128, 128, 1, 2, false, 1, true}},
     {"gemm_residual", 768, 3072, 256, {64, 128, 1, 1, true, 4}},  // hand
     {"gemm_residual", 768, 3072, 1024, {64, 96, 1, 2, false, 1}},
     {"gemm_residual", 768, 3072, 2048, {128, 96, 1, 2, true, 1}},  // hand
@@ -51,7 +52,8 @@ constexpr MeasuredTile kTable[] = {
     {"gemm_residual", 1024, 1024, 128, {64, 32, 1, 1, false, 1}},
     {"gemm_residual", 1024, 1024, 512, {64, 64, 1, 1, false, 1}},
     {"gemm_residual", 1024, 1024, 1024, {128, 64, 1, 2, false, 1}},
-    {"gemm_residual", 1024, 1024, kAnyRows, {128, 128, 1, 2, true, 1}},
+    {"gemm_residual", 1024, 1024, 2048, {128, 128, 1, 2, false, 1}},  // hand
+    {"gemm_residual", 1024, 1024, kAnyRows, {128, 128, 1, 2, false, 1, true}},  // hand
     {"gemm_residual", 1024, 2624, 64, {64, 128, 1, 1, true, 4}},
     {"gemm_residual", 1024, 2624, 256, {64, 64, 1, 1, true, 2}},
     {"gemm_residual", 1024, 2624, 512, {64, 64, 1, 1, false, 1}},

@@ -1,5 +1,5 @@
 // An element of a GPU's residual stream in two parts of 16 bits, as templates/cuda/residual.cuh
-// keeps it and says why; for who fills or reads one on the host.
+// keeps it and says why, and the moments of its rows; for who fills or reads them on the host.
 #pragma once
 
 #include <bit>
@@ -36,6 +36,11 @@ inline float join_residual(SplitFloat parts, DType dtype) {
   }
   return fp16_to_float(parts.upper) * kFp16ResidualUnit +
          fp16_to_float(parts.lower) * kFp16RestUnit;
+}
+
+/// Floats in an array of moments of `rows` rows, [hidden / 32, R8, 2] (templates/cuda/moments.cuh).
+inline int64_t moment_floats(int64_t rows, int64_t hidden) {
+  return hidden / 32 * ((rows + 7) / 8 * 8) * 2;
 }
 
 }  // namespace laya::model

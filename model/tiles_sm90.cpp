@@ -62,17 +62,22 @@ int64_t block_slabs(const Product& p, const ProductTile& t) {
   return t.split == 1 ? p.slabs() : ceil_div(p.slabs(), kChunks) * (kChunks / t.split);
 }
 
-/// Slots that the residual stream of a tile takes where it comes through the ring: of each of its
-/// two parts boxes of 64 columns.
+/// The residual stream of a tile where it has a place of its own, and its barriers.
+int64_t x_ring_bytes(const ProductTile& t) {
+  return t.x_ring ? t.rows * t.columns * 4 + 1024 : 0;
+}
+
+/// Slots that the residual stream of a tile takes where it comes through the ring of slabs: of each
+/// of its two parts boxes of 64 columns.
 int64_t extra_slots(const Product& p, const ProductTile& t) {
-  if (!p.is_residual || t.split > 1) return 0;
+  if (!p.is_residual || t.split > 1 || t.x_ring) return 0;
   return ceil_div(2 * ceil_div(t.columns, 64), (t.rows + t.columns) / t.rows);
 }
 
 /// As many as there is room for; more than the work of all consumers' tiles are of no use. At least
 /// two, and what a consumer waits for at once.
 int64_t stages(const Product& p, const ProductTile& t) {
-  const int64_t room = (kSharedBytes - exchange_bytes(t)) / stage_bytes(t);
+  const int64_t room = (kSharedBytes - exchange_bytes(t) - x_ring_bytes(t)) / stage_bytes(t);
   const int64_t useful = block_slabs(p, t) * (t.shared ? 1 : t.consumers);
   const int64_t least = std::max<int64_t>(2, extra_slots(p, t));
   return std::clamp<int64_t>(useful, least, std::min(room, kMostStages));
@@ -120,7 +125,7 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
                        static_cast<double>((t.shared ? t.consumers : 1) * t.split);
   if (t.split > 1) return rounds * (kStart + product + store);  // blocks do not stay
   const double memory = p.is_residual && rounds > 1 ? bm * columns * 8 * active / kMemoryRate : 0;
-  const double shown = !takes_turns ? 1 : p.is_residual ? 0.46 : 0;
+  const double shown = !takes_turns ? 1 : p.is_residual && !t.x_ring ? 0.46 : 0;
   return kStart + rounds * std::max(product + shown * store, memory) + (takes_turns ? store : 0);
 }
 
@@ -146,6 +151,8 @@ std::vector<ProductTile> candidates(const Product& p) {
   for (int64_t columns = kGroup; columns <= p.most_columns; columns += kGroup) {
     if (p.is_residual && columns > 96 && columns % 64 != 0) continue;  // passes of equal groups
     add({64, columns, 1, columns <= 64 ? 1 : 2, false});
+    const bool can_have_x_ring = p.is_residual && columns >= 128 && columns % 64 == 0;
+    if (can_have_x_ring) add({64, columns, 1, 2, false, 1, true});
     for (const int64_t split : {kChunks / 2, kChunks}) {
       if (!p.can_split || columns % (kGroup * split) != 0 || columns > 128) continue;
       add({64, columns, 1, 1, true, split});
@@ -157,6 +164,7 @@ std::vector<ProductTile> candidates(const Product& p) {
       if (p.is_residual && cluster > 1 && columns < 128) continue;    // a box of each slot
       add({128, columns, cluster, 2, true});
       add({128, columns, cluster, 2, false});
+      if (can_have_x_ring) add({128, columns, cluster, 2, false, 1, true});
     }
   }
   return result;
@@ -287,7 +295,7 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max
   rule.blocks_per_group = p.column_tiles(t) * t.cluster * t.split;
   rule.threads = static_cast<uint32_t>(128 * (t.consumers + 1));
   rule.dynamic_shared_bytes =
-      static_cast<uint32_t>(stage_count * stage_bytes(t) + exchange_bytes(t));
+      static_cast<uint32_t>(stage_count * stage_bytes(t) + exchange_bytes(t) + x_ring_bytes(t));
   if (t.split == 1) rule.max_blocks = kProcessors;
   const int64_t box = p.parts == 2 ? t.columns / 2 : t.columns / t.cluster;
   std::vector<jit::Param> params = {param("BM", t.rows),         param("BN", box),
@@ -295,6 +303,7 @@ Tile product_tile(const jit::KernelSpec& base, const ProductTile& t, int64_t max
                                     yes_no("SHARED", t.shared),  param("STAGES", stage_count),
                                     param("SPIN_LIMIT", 0)};
   if (base.template_name() == "gemm" || p.is_residual) params.push_back(param("SPLIT", t.split));
+  if (p.is_residual) params.push_back(yes_no("X_RING", t.x_ring));
   return {max_rows, std::move(params), rule, base.template_name() + std::string(kSuffix),
           code_of(p, t)};
 }
@@ -320,8 +329,8 @@ Variant product_variant(const jit::KernelSpec& base, const ProductTile& t, int64
 }
 
 std::optional<jit::KernelSpec> product_base(const jit::KernelSpec& variant) {
-  constexpr std::string_view kTileParams[] = {"BM",     "BN",     "CLUSTER",    "CONSUMERS",
-                                              "SHARED", "STAGES", "SPIN_LIMIT", "SPLIT"};
+  constexpr std::string_view kTileParams[] = {
+      "BM", "BN", "CLUSTER", "CONSUMERS", "SHARED", "STAGES", "SPIN_LIMIT", "SPLIT", "X_RING"};
   std::string name = variant.template_name();
   if (!name.starts_with("gemm") || !name.ends_with(kSuffix)) return std::nullopt;
   name.resize(name.size() - kSuffix.size());

@@ -14,6 +14,7 @@ struct ProductTile {
   int64_t rows, columns, cluster, consumers;
   bool shared;        ///< the consumers share each tile; else they take tiles in turn
   int64_t split = 1;  ///< blocks that split k: 1; 2 or 4 for gemm and gemm_residual with K >= 2048
+  bool x_ring = false;  ///< x has a place of its own: gemm_residual whose consumers take turns
   bool operator==(const ProductTile&) const = default;
 };
 

@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 
 /// Raised when the meaning of a field changes, or when the kernels have changed so much that other
 /// tiles may be the fastest.
-constexpr int64_t kVersion = 4;
+constexpr int64_t kVersion = 5;
 constexpr const char* kProducer = "laya bench kernels --tune";
 
 cache::Key key_of(const jit::KernelSpec& base) {
@@ -26,13 +26,9 @@ cache::Key key_of(const jit::KernelSpec& base) {
 
 Json to_json(const TunedTile& tuned) {
   const ProductTile& t = tuned.tile;
-  return {{"max_rows", tuned.max_rows},
-          {"rows", t.rows},
-          {"columns", t.columns},
-          {"cluster", t.cluster},
-          {"consumers", t.consumers},
-          {"shared", t.shared},
-          {"split", t.split}};
+  return {{"max_rows", tuned.max_rows}, {"rows", t.rows},           {"columns", t.columns},
+          {"cluster", t.cluster},       {"consumers", t.consumers}, {"shared", t.shared},
+          {"split", t.split},           {"x_ring", t.x_ring}};
 }
 
 /// Nothing where a field is missing or of another kind.
@@ -44,15 +40,19 @@ std::optional<TunedTile> from_json(const Json& json) {
     out = at->get<int64_t>();
     return true;
   };
+  const auto flag = [&](const char* name, bool& out) {
+    const auto at = json.find(name);
+    if (at == json.end() || !at->is_boolean()) return false;
+    out = at->get<bool>();
+    return true;
+  };
   ProductTile& t = tuned.tile;
-  const auto shared = json.find("shared");
   if (!json.is_object() || !number("max_rows", tuned.max_rows) || !number("rows", t.rows) ||
       !number("columns", t.columns) || !number("cluster", t.cluster) ||
-      !number("consumers", t.consumers) || !number("split", t.split) || shared == json.end() ||
-      !shared->is_boolean()) {
+      !number("consumers", t.consumers) || !number("split", t.split) || !flag("shared", t.shared) ||
+      !flag("x_ring", t.x_ring)) {
     return std::nullopt;
   }
-  t.shared = shared->get<bool>();
   return tuned;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/residual.h"
+
 namespace laya::model {
 namespace {
 
@@ -45,7 +47,7 @@ WorkspaceLayout::WorkspaceLayout(const Config& config, const Plan& plan, const S
   x_low = lower_part(shape.tokens * d);
   a = array(t, shape.tokens * d);
   h = array(t, plan.folds_norms() ? 0 : most_rows * d);
-  moments = array(DType::kF32, most_rows * (d / 32) * 2);
+  moments = array(DType::kF32, moment_floats(most_rows, d));
   scales = array(DType::kF32, most_rows);
   wide = place(wide_bytes(config, shape, t));
   gathered_x = array(x_dtype, gathered * d);

@@ -20,8 +20,8 @@ struct WorkspaceLayout {
   size_t x_low;       ///< X [tokens, D] its lower part; nothing with fp32
   size_t a;           ///< T [tokens, D] output of attention, and of the norms that are no layer's
   size_t h;           ///< T [tokens or gathered, D] x normalized; nothing where norms are folded
-  size_t moments;     ///< f32 [tokens or gathered, D / 32, 2] of rows of x; not touched where
-                      ///< norms are not folded
+  size_t moments;     ///< f32 [moment_floats()] of rows of x; not touched where norms are not
+                      ///< folded
   size_t scales;      ///< f32 [tokens or gathered] of rows of x; likewise
   size_t wide;        ///< T [tokens or gathered, widest] qkv, inside of the MLPs; later f32 arrays
                       ///< of the decision

@@ -31,7 +31,8 @@ Result<GpuProduct> GpuProduct::create(GpuBench& gpu, const ProductCase& product,
   LAYA_ASSIGN(result.positions_, gpu.integers(std::vector<int32_t>(count, 7)));
   // Moments with which a norm changes nothing but the unit of fp16 (moments.cuh); or room for those
   // that a product leaves.
-  std::vector<int32_t> moments(count * static_cast<size_t>(std::max(product.k, product.n) / 16), 0);
+  const int64_t floats = model::moment_floats(rows, std::max(product.k, product.n));
+  std::vector<int32_t> moments(static_cast<size_t>(floats), 0);
   for (size_t i = 1; i < moments.size(); i += 2) {
     moments[i] = std::bit_cast<int32_t>(32 * (1 - kNormEps));
   }

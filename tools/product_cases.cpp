@@ -49,7 +49,10 @@ std::string tile_text(const model::Variant& variant) {
   const std::string& name = variant.spec.template_name();
   const bool can_split = name == "gemm_sm90" || name == "gemm_residual_sm90";
   const int64_t split = can_split ? model::int_param(variant.spec, "SPLIT") : 1;
-  return text + (split > 1 ? ",split" + std::to_string(split) : "");
+  if (split > 1) text += ",split" + std::to_string(split);
+  const bool has_x_ring =
+      name == "gemm_residual_sm90" && model::word_param(variant.spec, "X_RING") == "yes";
+  return text + (has_x_ring ? ",x_ring" : "");
 }
 
 }  // namespace laya::tools

@@ -15,7 +15,7 @@
 //!
 //! arg    x            ptr                        [n, D] T: R rows' first tokens, then markers
 //! arg    x_low        ptr                        [n, D] T, null with fp32: residual.cuh
-//! arg    moments      ptr                        [n, D / 32, 2] fp32
+//! arg    moments      ptr                        [D / 32, R8, 2] fp32
 //! arg    w            ptr                        [D, D] fp32
 //! arg    bias         ptr                        [D] fp32
 //! arg    out_weight   ptr                        [D] fp32
@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(kWarps * 32, 2)
        chunk += gridDim.x / kBlocks) {
     const int first = mine.begin + chunk * kRows, row = first + lane / kRowLanes;
     RowMoments<T, D> row_moments;
-    if (mine.is_scorer) row_moments.load(moments, min(row, mine.end - 1));
+    if (mine.is_scorer) row_moments.load(moments, min(row, mine.end - 1), n);
     const float sum = dot_products(ResidualStream<T>{x, x_low}, weights, first, mine.end);
     if (mine.is_scorer) {
       // scale() is for elements as they are stored, load8() has joined their parts.

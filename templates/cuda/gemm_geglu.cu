@@ -17,7 +17,7 @@
 //! arg    a      ptr                              [rows, K] T
 //! arg    w      ptr                              [2N, K] T: u's rows, then g's
 //! arg    scales  ptr                             [rows] fp32, or null: from moments
-//! arg    moments ptr                             [rows, K / 32, 2] fp32, or null; K % 32 == 0
+//! arg    moments ptr                             [K / 32, R8, 2] fp32, or null; K % 32 == 0
 //! arg    out    ptr                              [rows, N] T
 //! arg    eps    f32                              added to the variance
 //! arg    rows   i32                              may be 0 (with an empty grid)
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
 
   const auto [m0, n0, tile_rows, sums] = block_tile<T, Shape, N, K, 2>(a, w, rows, shared);
   const float* row_scales =
-      tile_scales<BM, Shape::kThreads>(RowNorms<T, K>{scales, moments, eps}, m0, tile_rows);
+      tile_scales<BM, Shape::kThreads>(RowNorms<T, K>{scales, moments, eps, rows}, m0);
 
   const int column = threadIdx.x % kUnits * 8;
   if (N % kColumns != 0 && n0 + column >= N) return;

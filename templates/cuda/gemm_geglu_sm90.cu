@@ -19,7 +19,7 @@
 //! arg    a          map T rows K BM 64           [rows, K] T
 //! arg    w          map T 2*N K BN 64 by_thread 16  [2N, K] T: u's rows, then g's
 //! arg    scales     ptr                          [rows] fp32, or null: from moments
-//! arg    moments    ptr                          [rows, K / 32, 2] fp32, or null; K % 32 == 0
+//! arg    moments    ptr                          [K / 32, R8, 2] fp32, or null; K % 32 == 0
 //! arg    out        ptr                          [rows, N] T
 //! arg    eps        f32                          added to the variance
 //! arg    rows       i32                          may be 0 (with an empty grid)
@@ -71,10 +71,10 @@ __device__ inline void store_tile(const Pipeline::Sums& sums, const Scales& scal
 extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
     gemm_geglu_sm90(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap w,
                     const float* scales, const float* moments, T* out, float eps, int rows) {
-  Scales row_scales({scales, moments, eps});
+  Scales row_scales({scales, moments, eps, rows});
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * N; },
-      [&](const TilePosition&, int row) { row_scales.load(row, rows); },
+      [&](const TilePosition&, int row) { row_scales.load(row); },
       [&](int) { row_scales.finish(); },
       [&](const TilePosition& tile, int row, const Pipeline::Sums& sums, const auto&) {
         store_tile(sums, row_scales, out, row, tile.column, rows);

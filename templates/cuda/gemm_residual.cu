@@ -19,7 +19,7 @@
 //! arg    x_low   ptr                             [rows, N] T, null with fp32
 //! arg    new_x   ptr                             x, updated
 //! arg    new_x_low ptr                           x_low, updated
-//! arg    moments ptr                             [rows, N / 32, 2] fp32, written
+//! arg    moments ptr                             [N / 32, R8, 2] fp32, written
 //! arg    rows    i32                             may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes.
@@ -43,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
   const int column = threadIdx.x % kUnits * 8;
   const bool has_column = N % BN == 0 || n0 + column < N;
   const Float8 offset = bias != nullptr && has_column ? load8(bias + n0 + column) : zero8();
+  const long long pitch = moment_rows(rows);
   const ResidualStream<T> old{x, x_low}, updated{new_x, new_x_low};
 #pragma unroll 1
   for (int first = 0; first < tile_rows; first += kStep) {
@@ -56,7 +57,8 @@ extern "C" __global__ void __launch_bounds__(Shape::kThreads)
     }
     const float2 group = group_moments<4>(value.v);
     if (is_inside && threadIdx.x % 4 == 0) {
-      reinterpret_cast<float2*>(moments)[at / kMomentColumns] = group;
+      const long long group_row = (n0 + column) / kMomentColumns * pitch + (m0 + row);
+      reinterpret_cast<float2*>(moments)[group_row] = group;
     }
   }
 }

@@ -14,6 +14,7 @@
 //! param  CLUSTER    int   1..2                   blocks that share what they fetch of w
 //! param  CONSUMERS  int   1..2                   warpgroups that multiply
 //! param  SHARED     word  no yes                 yes: they share the rows of each tile
+//! param  X_RING     word  no yes                 yes: x has a place of its own; for turns only
 //! param  SPLIT      int   1..4                   blocks that split k: 1; 2 or 4 if K >= 2048
 //! param  STAGES     int   2..24                  slabs of 64 k in flight
 //! param  SPIN_LIMIT int   0..1000000000          0, or tries after which a wait traps
@@ -21,35 +22,45 @@
 //! arg    a          map T rows K BM 64           [rows, K] T
 //! arg    w          map T N K BN 64 by_thread 32 [N, K] T
 //! arg    bias       ptr                          [N] fp32, or null: none is added
-//! arg    x          map T rows N BM 64           [rows, N] T, the upper part (residual.cuh)
-//! arg    x_low      map T rows N BM 64           [rows, N] T, the lower part
+//! arg    x          map T rows N 64 64           [rows, N] T, the upper part (residual.cuh)
+//! arg    x_low      map T rows N 64 64           [rows, N] T, the lower part
 //! arg    new_x      ptr                          x, updated
 //! arg    new_x_low  ptr                          x_low, updated
-//! arg    moments    ptr                          [rows, N / 32, 2] fp32, written
+//! arg    moments    ptr                          [N / 32, R8, 2] fp32, written: moments.cuh
 //! arg    rows       i32                          may be 0 (with an empty grid)
 //
 // All pointers are aligned to 16 bytes. A tile has C = CLUSTER * BN columns: 32, 64, 96, 128, 192
 // or 256, with CLUSTER 2 at least 128, for BM 64 at least 192; if blocks split k 64 (SPLIT 2) or
-// 128. Rows of one consumer times C <= 16384, for K >= 2048 without SPLIT 12288; where x does not
-// come through the ring (product_sm90.cuh) 8192.
-// SPLIT: CLUSTER is 1, consumers share tiles. STAGES is at least twice C / 64 (rounded up), divided
-// by 1 + C / BM (rounded down), rounded up. Launch and dynamic shared memory: as gemm_sm90.
+// 128. Rows of one consumer times C <= 16384, for K >= 2048 without SPLIT 12288; where x comes
+// neither through the ring of slabs (product_sm90.cuh) nor X_RING 8192.
+// SPLIT: CLUSTER is 1, consumers share tiles. X_RING, for many tiles a block: two consumers take
+// turns (SHARED is no), and C is a multiple of 64. Else STAGES is at least twice C / 64 (rounded
+// up), divided by 1 + C / BM (rounded down), rounded up. Launch and dynamic shared memory: as
+// gemm_sm90; with X_RING BM * C * 4 + 1024 bytes more.
 #include "moments.cuh"
 #include "product_sm90.cuh"
+#include "residual_ring.cuh"
 
 using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, SPLIT, STAGES>;
 /// Boxes of 64 columns of each part of x that a tile takes.
 enum : int { kPartBoxes = (Shape::kOutColumns + 63) / 64 };
-using Pipeline = ProductPipeline<T, Shape, K, SPIN_LIMIT, kMomentColumns, 2 * kPartBoxes>;
+using Pipeline =
+    ProductPipeline<T, Shape, K, SPIN_LIMIT, kMomentColumns, X_RING ? 0 : 2 * kPartBoxes>;
 using Mine = ThreadElements<kMomentColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 enum : int { kBlocks = Shape::kGroupRows / 64 };
 static_assert(BN % kMomentColumns == 0, "a box of w holds whole groups");
+static_assert(!X_RING || (Shape::kTurns == 2 && Shape::kColumns % 64 == 0));
 
 /// A pass finishes so many groups of two rows: all where a thread has at most 64 sums, else three
-/// or two, for which there are registers.
+/// or two, for which there are registers; those of a box where x comes box by box.
 enum : int { kTileGroups = Shape::kOutColumns / kMomentColumns };
-enum : int { kGroups = kTileGroups * kBlocks <= 4 ? kTileGroups : kTileGroups % 3 == 0 ? 3 : 2 };
+enum : int {
+  kGroups = X_RING                       ? 2
+            : kTileGroups * kBlocks <= 4 ? kTileGroups
+            : kTileGroups % 3 == 0       ? 3
+                                         : 2
+};
 enum : int { kPasses = kTileGroups / kGroups };
 static_assert(kTileGroups % kGroups == 0, "passes are equal");
 
@@ -85,6 +96,18 @@ struct Residual {
   }
 };
 
+/// What goes on beside the product with X_RING.
+struct FetchX {
+  using Ring = ResidualRing<Shape, SPIN_LIMIT>;
+  enum : u32 { kBytes = Ring::kBytes };
+  Tiles tiles;
+  const TensorMap &x, &x_low;
+
+  __device__ static Ring ring() { return Ring(block_shared()); }
+  __device__ void init() const { ring().init(); }
+  __device__ void fetch() const { ring().fetch(tiles, x, x_low); }
+};
+
 /// Adds the bias, of the columns of a tile, to all sums of this thread.
 __device__ inline void add_bias(Pipeline::Sums& sums, const float* bias, int tile_column) {
 #pragma unroll
@@ -102,13 +125,15 @@ __device__ inline void add_bias(Pipeline::Sums& sums, const float* bias, int til
 struct Output {
   ResidualStream<T> x;
   float2* moments;
+  int moment_rows;
 
-  /// The same from a row and a column on; of the columns of a group, this thread's. All else in a
+  /// The same from a row and a column on; of the columns of a group, this thread's. All of x in a
   /// tile is at constant distances from there.
   __device__ Output at(long long row, int column) const {
     const long long element = row * N + (column + Mine::column(0));
     return {{x.upper + element, x.lower + element},
-            moments + (row * (N / kMomentColumns) + column / kMomentColumns)};
+            moments + (static_cast<long long>(column / kMomentColumns) * moment_rows + row),
+            moment_rows};
   }
 };
 
@@ -130,7 +155,7 @@ __device__ inline void store_row(const float (*x)[8], const float2* moments, con
   }
   static_assert(kGroups <= 4, "four lanes store them");
   if (lane < kGroups && has_group(tile_column, pass * kGroups + lane)) {
-    to.moments[down * (N / kMomentColumns) + pass * kGroups + lane] = mine;
+    to.moments[static_cast<long long>(pass * kGroups + lane) * to.moment_rows + down] = mine;
   }
 }
 
@@ -167,12 +192,21 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
                        const float* bias, const __grid_constant__ TensorMap x,
                        const __grid_constant__ TensorMap x_low, T* new_x, T* new_x_low,
                        float* moments, int rows) {
-  const Output to{{new_x, new_x_low}, reinterpret_cast<float2*>(moments)};
-  Residual early[kBlocks][kPasses][2];  // what is added to; or comes through the ring, pass by pass
+  const Output to{{new_x, new_x_low}, reinterpret_cast<float2*>(moments), moment_rows(rows)};
+  const auto side = [&] {
+    if constexpr (X_RING) {
+      return FetchX{Tiles(rows), x, x_low};
+    } else {
+      return NoSide();
+    }
+  };
+  int present = 0;                      // number of the tile
+  Residual early[kBlocks][kPasses][2];  // what is added to; or it is taken pass by pass
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int row) {
-        if constexpr (Pipeline::kExtraSlots == 0) {
+        present = tile.index;
+        if constexpr (Pipeline::kExtraSlots == 0 && !X_RING) {
           wait_for_kernels_before();
           const int column = tile.column + (SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0);
           if (SPLIT > 1 && column >= N) return;  // a share behind the matrix
@@ -184,7 +218,9 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
           }
         }
       },
-      [](int) {},
+      [&](int) {
+        if constexpr (X_RING) FetchX::ring().wait(present);
+      },
       [&](const TilePosition& tile, int row, Pipeline::Sums& sums, const auto& box_address) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix
         if (bias != nullptr) add_bias(sums, bias, tile.column);
@@ -192,19 +228,25 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
         const Output mine = to.at(first, tile.column);
 #pragma unroll
         for (int i = 0; i < kBlocks * kPasses; ++i) {
-          const int block = i / kPasses, pass = i % kPasses;
+          const int block = i % kBlocks, pass = i / kBlocks;
           Residual(&old)[2] = early[block][pass];
           if constexpr (Pipeline::kExtraSlots > 0) {
             const int in_tile = first - tile.row + block * 64;
             old[0].take(box_address, in_tile, pass);
             old[1].take(box_address, in_tile + 8, pass);
+          } else if constexpr (X_RING) {
+            FetchX::ring().take(pass, block, old[0].x, old[1].x);
           }
           finish_rows(old, sums[block], mine, block * 64, rows - first, tile.column, pass);
         }
       },
       [&](const TilePosition& tile, int box, const auto& copy) {
         const bool is_upper = box < kPartBoxes;
-        copy(is_upper ? x : x_low, tile.row,
-             tile.column + (is_upper ? box : box - kPartBoxes) * 64);
-      });
+        const int column = tile.column + (is_upper ? box : box - kPartBoxes) * 64;
+#pragma unroll
+        for (int row = 0; row < BM; row += 64) {
+          copy(is_upper ? x : x_low, tile.row + row, column, row * 128);
+        }
+      },
+      side());
 }

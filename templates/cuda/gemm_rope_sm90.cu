@@ -26,7 +26,7 @@
 //! arg    angles     ptr                          [P, HEAD_DIM / 2, 2] fp32: cosine and sine
 //! arg    positions  ptr                          [rows] i32, rows of angles; of the host
 //! arg    scales     ptr                          [rows] fp32, or null: from moments
-//! arg    moments    ptr                          [rows, K / 32, 2] fp32, or null; K % 32 == 0
+//! arg    moments    ptr                          [K / 32, R8, 2] fp32, or null; K % 32 == 0
 //! arg    qkv        ptr                          [rows, 3 * HEADS * HEAD_DIM] T, written
 //! arg    eps        f32                          added to the variance
 //! arg    rows       i32                          may be 0 (with an empty grid)
@@ -118,14 +118,14 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
   const auto load_turns = [&](int first_row, int i) {
     turns[i % 2].load(angles, positions, row_of(first_row, i), column, rows);
   };
-  Scales row_scales({scales, moments, eps});
+  Scales row_scales({scales, moments, eps, rows});
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int first_row) {
         column = tile.column;
         // Before the scales, which wait for kernels: none writes angles.
         if constexpr (kRows == 2) load_turns(first_row, 0), load_turns(first_row, 1);
-        row_scales.load(first_row, rows);
+        row_scales.load(first_row);
       },
       [&](int first_row) {
         row_scales.finish();

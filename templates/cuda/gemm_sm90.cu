@@ -22,7 +22,7 @@
 //! arg    w          map T N K BN 64 by_thread 32 [N, K] T
 //! arg    bias       ptr                          [N] fp32, or null: none is added
 //! arg    scales     ptr                          [rows] fp32, or null: from moments
-//! arg    moments    ptr                          [rows, K / 32, 2] fp32, or null; K % 32 == 0
+//! arg    moments    ptr                          [K / 32, R8, 2] fp32, or null; K % 32 == 0
 //! arg    out        ptr                          [rows, N] T
 //! arg    eps        f32                          added to the variance
 //! arg    rows       i32                          may be 0 (with an empty grid)
@@ -94,13 +94,13 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
   // Where there are registers, loaded before the product, and without a wait: no kernel writes it.
   constexpr bool kIsEarly = Pipeline::kChunks == 1 || SPLIT > 1;
   Bias tile_bias;
-  Scales row_scales({scales, moments, eps});
+  Scales row_scales({scales, moments, eps, rows});
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int row) {
         const int share = SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0;
         if constexpr (kIsEarly) tile_bias.load(bias, tile.column + share);
-        row_scales.load(row, rows);
+        row_scales.load(row);
       },
       [&](int) { row_scales.finish(); },
       [&](const TilePosition& tile, int row, const Pipeline::Sums& sums, const auto&) {

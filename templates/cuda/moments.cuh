@@ -1,6 +1,8 @@
 // What a product that ends a branch of the residual stream says about its rows, and what a product
 // that normalizes them makes of it. For each 32 neighbouring columns of a row (a group): their mean
 // and the sum of their squared distances to it, so that a large mean does not cancel the variance.
+// An array of moments is [D / 32, R8, 2], where R8 is the rows up to a multiple of 8: who finishes
+// 8 rows of a group writes 64 bytes beside each other, whole sectors of memory.
 //
 // LayerNorm is linear but for the division by the deviation, which is the same for a whole row:
 // once a weight has been multiplied by the norm's and its rows have a mean of 0
@@ -12,6 +14,11 @@
 #include "residual.cuh"
 
 enum : int { kMomentColumns = 32 };  ///< of a group
+
+/// R8 of an array of moments.
+__device__ inline int moment_rows(int rows) {
+  return (rows + 7) / 8 * 8;
+}
 
 /// Moments of groups that `Lanes` neighbouring lanes share, each with Count values of every group;
 /// the lanes call it together. The groups go in step: one alone would be a chain of waits. The
@@ -68,25 +75,26 @@ __device__ inline float2 group_moments(const float (&x)[Count]) {
   return moments[0];
 }
 
-/// Of a row of D columns with moments [D / 32, 2] what one of 4 neighbouring lanes knows. Where
+/// Of a row of D columns what one of 4 neighbouring lanes knows. Where
 /// bulk copies fill the way to memory, a load waits for microseconds: so up to D = 1024 load() only
 /// starts loads, and scale() needs them, unless MayWait. The lanes call both together, for the same
 /// row.
 template <class Elem, int D, bool MayWait = false>
 class RowMoments {
  public:
-  __device__ void load(const float* moments, long long row) {
+  __device__ void load(const float* moments, int row, int rows) {
     if (D % kMomentColumns != 0 || moments == nullptr) return;
-    const float2* groups = reinterpret_cast<const float2*>(moments) + row * kGroups;
+    const float2* const of_row = reinterpret_cast<const float2*>(moments) + row;
+    const long long pitch = moment_rows(rows);
+    const float2* mine = of_row + threadIdx.x % 4 * pitch;
 #pragma unroll 8
-    for (int i = 0; i < kMine; ++i) {
-      const int group = i * 4 + threadIdx.x % 4;
-      const bool exists = kGroups % 4 == 0 || group < kGroups;
-      const float2 loaded = exists ? groups[group] : make_float2(0, 0);
+    for (int i = 0; i < kMine; ++i, mine += 4 * pitch) {
+      const bool exists = kGroups % 4 == 0 || i * 4 + threadIdx.x % 4 < kGroups;
+      const float2 loaded = exists ? *mine : make_float2(0, 0);
       if constexpr (kIsHeld) {
         held_[i] = loaded;
       } else {
-        if (i == 0) shift_ = groups[0].x;
+        if (i == 0) shift_ = of_row->x;
         if (exists) add(loaded);
       }
     }
@@ -125,30 +133,30 @@ class RowMoments {
 };
 
 /// Where a product finds the scales of its rows: `scales` [rows], as row_scales leaves them, else
-/// `moments` [rows, D / 32, 2]; without either its rows are normalized already.
+/// `moments` of all `rows` rows; without either they are normalized already.
 template <class Elem, int D>
 struct RowNorms {
   const float* scales;
   const float* moments;
   float eps;
+  int rows;
 };
 
-/// The scales of `rows` rows from first_row on, at least one, for a tile of Rows rows, in shared
-/// memory. All threads of the block call it; rows behind the last get its scale.
+/// The scales of a tile's Rows rows from first_row on, in shared memory. All threads of the block
+/// call it; rows behind the last get its scale.
 template <int Rows, int Threads, class Elem, int D>
-__device__ inline const float* tile_scales(const RowNorms<Elem, D>& norms, int first_row,
-                                           int rows) {
+__device__ inline const float* tile_scales(const RowNorms<Elem, D>& norms, int first_row) {
   static_assert(Rows % 8 == 0 && Threads % 32 == 0, "whole warps take part");
   __shared__ float tile[Rows];
 #pragma unroll 1
   for (int i = threadIdx.x / 4; i < Rows; i += Threads / 4) {
-    const int row = first_row + min(i, rows - 1);
+    const int row = min(first_row + i, norms.rows - 1);
     float scale;
     if (norms.scales != nullptr) {
       scale = norms.scales[row];
     } else {
       RowMoments<Elem, D> mine;
-      mine.load(norms.moments, row);
+      mine.load(norms.moments, row, norms.rows);
       scale = mine.scale(norms.moments, norms.eps);
     }
     if (threadIdx.x % 4 == 0) tile[i] = scale;
@@ -166,11 +174,13 @@ class FragmentScales {
 
   /// Before the product: starts to load. Waits for the kernels before, the first time. Rows behind
   /// the last get its scale.
-  __device__ void load(int first_row, int rows) {
+  __device__ void load(int first_row) {
     if (is_first_) wait_for_kernels_before();
     is_first_ = false;
     first_row += threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-    const auto row = [&](int i) { return min(first_row + i / 2 * 64 + i % 2 * 8, rows - 1); };
+    const auto row = [&](int i) {
+      return min(first_row + i / 2 * 64 + i % 2 * 8, norms_.rows - 1);
+    };
     if (norms_.scales != nullptr) {
 #pragma unroll
       for (int i = 0; i < 2 * Blocks; ++i) scales_[i] = norms_.scales[row(i)];
@@ -178,7 +188,7 @@ class FragmentScales {
 #pragma unroll
       for (int i = 0; i < 2 * Blocks; ++i) {
         moments_[i] = {};
-        moments_[i].load(norms_.moments, row(i));
+        moments_[i].load(norms_.moments, row(i), norms_.rows);
       }
     }
   }

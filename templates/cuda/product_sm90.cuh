@@ -64,9 +64,9 @@ struct ThreadElements {
   }
 };
 
-/// First row and column of a tile of the output.
+/// First row and column of a tile of the output, and its number among those of its block.
 struct TilePosition {
-  int row, column;
+  int row, column, index;
 };
 
 /// The tiles of one cluster, in order. Groups of kGroup rows of tiles walk the columns together, so
@@ -87,6 +87,7 @@ class TileList {
     tile.row = (band * kBand + inside % height) * kGroupRows +
                static_cast<int>(blockIdx.x % Shape::kCluster) * Shape::kRows;
     tile.column = inside / height * TileColumns;
+    tile.index = index;
     return true;
   }
 
@@ -185,8 +186,8 @@ class ProductPipeline {
   }
 
   /// The work of one producer, a thread, after load_first_weights().
-  /// `load_extra(tile, box, copy)` calls copy(map, row, column) for an extra box. Lets the next
-  /// kernel start once the slabs of the first tile are on their way.
+  /// `load_extra(tile, box, copy)` calls copy(map, row, column, offset) for the parts of an extra
+  /// box. Lets the next kernel start once the slabs of the first tile are on their way.
   template <class Tiles, class WRow, class LoadExtra>
   __device__ void produce(int producer, const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                           const WRow& w_row, const LoadExtra& load_extra) {
@@ -301,12 +302,13 @@ class ProductPipeline {
     for (int i = rank; i < count; i += Shape::kCluster) {
       const u32 to = slot_address(slot_) + i * Shape::kBytesA;
       for (int block = 0; block < Shape::kCluster; ++block) {
-        const TilePosition its_tile{tile.row + (block - rank) * Shape::kRows, tile.column};
-        load_extra(its_tile, first + i, [&](const TensorMap& map, int row, int column) {
+        TilePosition its_tile = tile;
+        its_tile.row += (block - rank) * Shape::kRows;
+        load_extra(its_tile, first + i, [&](const TensorMap& map, int row, int column, u32 offset) {
           if constexpr (Shape::kCluster > 1) {
-            load_box_to_block(to, map, row, column, barrier, block);
+            load_box_to_block(to + offset, map, row, column, barrier, block);
           } else {
-            load_box(to, map, row, column, barrier);
+            load_box(to + offset, map, row, column, barrier);
           }
         });
       }
@@ -550,20 +552,35 @@ struct NoExtra {
   __device__ void operator()(const TilePosition&, int, const Copy&) const {}
 };
 
+/// What a kernel fetches beside its product, by one more thread, to a place of its own: here,
+/// nothing. kBytes of shared memory, a multiple of 1,024, lie before the product's; init() makes
+/// barriers there.
+struct NoSide {
+  enum : u32 { kBytes = 0 };
+  __device__ void init() const {}
+  __device__ void fetch() const {}
+};
+
+/// The dynamic shared memory of the block.
+__device__ inline u32 block_shared() {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  return shared_window_address(shared);
+}
+
 /// The whole kernel; what a product does with its sums is in `begin_tile(tile, first_row)`,
 /// `prepare(first_row)`, `store_tile(tile, first_row, sums, box_address)` and `w_row(tile,
-/// part)`, and what else it reads comes by `load_extra`, see ProductPipeline.
+/// part)`, and what else it reads comes by `load_extra`, see ProductPipeline, or by `side`.
 template <class Pipeline, class Tiles, class WRow, class BeginTile, class Prepare, class StoreTile,
-          class LoadExtra = NoExtra>
+          class LoadExtra = NoExtra, class Side = NoSide>
 __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const Tiles& tiles,
                                    const WRow& w_row, const BeginTile& begin_tile,
                                    const Prepare& prepare, const StoreTile& store_tile,
-                                   const LoadExtra& load_extra = {}) {
-  extern __shared__ __align__(1024) unsigned char shared[];
+                                   const LoadExtra& load_extra = {}, const Side& side = {}) {
   constexpr int kConsumers = Pipeline::Shape::kConsumers;
-  Pipeline pipeline(shared_window_address(shared));
+  Pipeline pipeline(block_shared() + Side::kBytes);
   const int producer = warp_index() - kConsumers * 4;
-  const bool produces = threadIdx.x % 32 == 0 && producer >= 0 && producer < Pipeline::kProducers;
+  const bool is_first_lane = threadIdx.x % 32 == 0;
+  const bool produces = is_first_lane && producer >= 0 && producer < Pipeline::kProducers;
   // Blocks that share w must be ready for it.
   const bool loads_early = Pipeline::Shape::kCluster == 1 && producer == 0;
   if (threadIdx.x == 0) {
@@ -571,6 +588,7 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
     prefetch_map(w);
   }
   if (produces && producer == 0) {
+    side.init();
     pipeline.init();
     if (loads_early) pipeline.load_first_weights(producer, w, tiles, w_row);
   }
@@ -580,6 +598,8 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
     if (produces) {
       if (!loads_early) pipeline.load_first_weights(producer, w, tiles, w_row);
       pipeline.produce(producer, a, w, tiles, w_row, load_extra);
+    } else if (is_first_lane && producer == Pipeline::kProducers) {
+      side.fetch();
     }
   } else {
     if constexpr (kConsumers == 2) grow_registers<232>();

@@ -7,7 +7,7 @@
 //! param  T       word  fp32 bf16 fp16             elements of the rows
 //! param  D       int   32..1048576 step 32        columns of the rows
 //!
-//! arg    moments ptr                              [rows, D / 32, 2] fp32
+//! arg    moments ptr                              [D / 32, R8, 2] fp32
 //! arg    scales  ptr                              [rows] fp32, written
 //! arg    eps     f32                              added to the variance
 //! arg    rows    i32                              may be 0 (with an empty grid)
@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(256)
   wait_for_kernels_before();
   const int row = blockIdx.x * 64 + threadIdx.x / 4;
   RowMoments<T, D> mine;
-  mine.load(moments, min(row, rows - 1));
+  mine.load(moments, min(row, rows - 1), rows);
   const float scale = mine.scale(moments, eps);
   if (threadIdx.x % 4 == 0 && row < rows) scales[row] = scale;
 }

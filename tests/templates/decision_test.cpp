@@ -101,13 +101,13 @@ class Decider {
                const std::vector<int>& options) {
     std::vector<float> x = first_tokens;
     x.insert(x.end(), marked.begin(), marked.end());
-    const std::vector<double> moments = reference::moments(to_double(x), 32);
     std::vector<int> offsets = {0};
     for (const int count : options) offsets.push_back(offsets.back() + count);
     const int rows = static_cast<int>(options.size()), markers = offsets.back();
 
     const ResidualArray device_x = on_.residual(x, compute_);
-    const DeviceArray device_moments = on_.floats({moments.begin(), moments.end()});
+    const DeviceArray device_moments =
+        on_.floats(reference::moment_array(reference::moments(to_double(x)), rows + markers));
     const DeviceArray w = on_.floats(w_), bias = on_.floats(bias_);
     const DeviceArray out_weight = on_.floats(out_weight_), out_bias = on_.floats(out_bias_);
     const DeviceArray action_w = on_.floats(action_w_), action_bias = on_.floats(action_bias_);

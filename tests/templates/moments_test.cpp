@@ -27,13 +27,12 @@ class Rows {
       x_[size(3 * columns + i)] = 0.25f;  // no deviation
     }
     x_[size(4 * columns + 1)] = 30000;  // an outlier, as trained models have
-    const std::vector<double> moments = reference::moments(to_double(x_), 32);
-    moments_ = {moments.begin(), moments.end()};
+    moments_ = reference::moments(to_double(x_));
     for (float& value : x_) value = rounded(value * unit(), dtype);
   }
 
   DeviceArray values() const { return on_.floats(x_, dtype_); }
-  DeviceArray moments() const { return on_.floats(moments_); }
+  DeviceArray moments() const { return on_.floats(reference::moment_array(moments_, kRows)); }
   DeviceArray scales() const {
     const DeviceArray moments = this->moments();
     DeviceArray scales = on_.output(kRows);
@@ -46,9 +45,9 @@ class Rows {
     std::vector<double> scales;
     const int64_t groups = columns_ / 32;
     for (int64_t row = 0; row < kRows; ++row) {
-      const float* first = &moments_[size(row * groups * 2)];
+      const double* first = &moments_[size(row * groups * 2)];
       double mean = 0, squares = 0;
-      for (int64_t i = 0; i < groups; ++i) mean += double{first[2 * i]} / double(groups);
+      for (int64_t i = 0; i < groups; ++i) mean += first[2 * i] / double(groups);
       for (int64_t i = 0; i < groups; ++i) {
         squares += first[2 * i + 1] + 32 * std::pow(first[2 * i] - mean, 2);
       }
@@ -74,7 +73,8 @@ class Rows {
   DType dtype_;
   int64_t columns_;
   Random random_;
-  std::vector<float> x_, moments_;
+  std::vector<float> x_;
+  std::vector<double> moments_;
 };
 
 std::vector<int64_t> widths(const Harness& on) {

@@ -100,16 +100,39 @@ Values layer_norm(View x, View weight, View bias, double eps) {
   return result;
 }
 
-Values moments(View x, int64_t group) {
+Values moments(View x) {
+  constexpr size_t kGroup = 32;
   Values result;
-  for (size_t at = 0; at < x.size(); at += static_cast<size_t>(group)) {
-    const View values = x.subspan(at, static_cast<size_t>(group));
+  for (size_t at = 0; at < x.size(); at += kGroup) {
+    const View values = x.subspan(at, kGroup);
     double mean = 0, squares = 0;
-    for (const double value : values) mean += value / static_cast<double>(group);
+    for (const double value : values) mean += value / kGroup;
     for (const double value : values) squares += (value - mean) * (value - mean);
     result.insert(result.end(), {mean, squares});
   }
   return result;
+}
+
+std::vector<float> moment_array(View moments, int64_t rows) {
+  const auto count = static_cast<size_t>(rows), pitch = (count + 7) / 8 * 8;
+  const size_t groups = rows == 0 ? 0 : moments.size() / (2 * count);
+  std::vector<float> array(groups * pitch * 2);
+  for (size_t i = 0; i < moments.size(); ++i) {
+    const size_t row = i / (2 * groups), group = i / 2 % groups;
+    array[(group * pitch + row) * 2 + i % 2] = static_cast<float>(moments[i]);
+  }
+  return array;
+}
+
+std::vector<float> moments_by_row(std::span<const float> array, int64_t rows) {
+  const auto count = static_cast<size_t>(rows), pitch = (count + 7) / 8 * 8;
+  const size_t groups = rows == 0 ? 0 : array.size() / (2 * pitch);
+  std::vector<float> moments(groups * count * 2);
+  for (size_t i = 0; i < moments.size(); ++i) {
+    const size_t row = i / (2 * groups), group = i / 2 % groups;
+    moments[i] = array[(group * pitch + row) * 2 + i % 2];
+  }
+  return moments;
 }
 
 Values rope(Values qkv, View cos, View sin, std::span<const int> positions, int64_t heads,

@@ -24,8 +24,12 @@ Values two_layers(View x, View w1, View b1, View w2, View b2);
 /// LayerNorm of each row of x [rows, weight.size()]; an empty bias adds nothing.
 Values layer_norm(View x, View weight, View bias, double eps);
 
-/// Mean and sum of squared distances to it of each `group` values of x, in turn.
-Values moments(View x, int64_t group);
+/// Mean and sum of squared distances to it of each 32 values of x, in turn: [rows, D / 32, 2].
+Values moments(View x);
+
+/// The same as the kernels keep it, [D / 32, R8, 2] (templates/cuda/moments.cuh), and back.
+std::vector<float> moment_array(View moments, int64_t rows);
+std::vector<float> moments_by_row(std::span<const float> array, int64_t rows);
 
 /// qkv [rows, 3, heads, head_dim] with q and k turned by cos, sin [P, head_dim / 2].
 Values rope(Values qkv, View cos, View sin, std::span<const int> positions, int64_t heads,
