@@ -97,11 +97,12 @@ double store_cycles(const Product& p) {
 
 /// Estimated time of the product in cycles, good enough to choose tiles of products that were not
 /// measured, and candidates to measure: the constants are fitted to 2,272 tiles measured on an
-/// H200. Of the products of base and large those chosen by estimated_tiles() take 4.3 % longer than
-/// the fastest. A slab takes the slowest of tensor cores, the way from the L2 cache, whose rate is
-/// shared by the blocks at work, and what starting its products costs; storing a tile is hidden
-/// behind the next one if consumers take turns. The way of the residual stream is hidden in part,
-/// and limited by memory.
+/// H200, before there was x_ring. Of the products of base and large those chosen by
+/// estimated_tiles() took 4.3 % longer than the fastest. A slab takes the slowest of tensor cores,
+/// the way from the L2 cache, whose rate is shared by the blocks at work, and what starting its
+/// products costs; storing a tile is hidden behind the next one if consumers take turns. The way of
+/// the residual stream is hidden in part, or where it has a ring and blocks have many tiles, and
+/// limited by memory.
 double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   constexpr double kStart = 2930, kExchange = 3740, kIssue = 215;  // cycles
   constexpr double kBlockRate = 109.3, kChipRate = 6800;     // bytes per cycle from the L2 cache
@@ -125,7 +126,8 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
                        static_cast<double>((t.shared ? t.consumers : 1) * t.split);
   if (t.split > 1) return rounds * (kStart + product + store);  // blocks do not stay
   const double memory = p.is_residual && rounds > 1 ? bm * columns * 8 * active / kMemoryRate : 0;
-  const double shown = !takes_turns ? 1 : p.is_residual && !t.x_ring ? 0.46 : 0;
+  const bool hides_store = !p.is_residual || (t.x_ring && rounds >= 3);
+  const double shown = !takes_turns ? 1 : hides_store ? 0 : 0.46;
   return kStart + rounds * std::max(product + shown * store, memory) + (takes_turns ? store : 0);
 }
 

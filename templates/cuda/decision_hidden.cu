@@ -15,7 +15,7 @@
 //!
 //! arg    x            ptr                        [n, D] T: R rows' first tokens, then markers
 //! arg    x_low        ptr                        [n, D] T, null with fp32: residual.cuh
-//! arg    moments      ptr                        [D / 32, R8, 2] fp32
+//! arg    moments      ptr                        [D / 32, N8, 2] fp32, N8: n up to a multiple of 8
 //! arg    w            ptr                        [D, D] fp32
 //! arg    bias         ptr                        [D] fp32
 //! arg    out_weight   ptr                        [D] fp32

@@ -577,6 +577,7 @@ __device__ inline void run_product(const TensorMap& a, const TensorMap& w, const
                                    const Prepare& prepare, const StoreTile& store_tile,
                                    const LoadExtra& load_extra = {}, const Side& side = {}) {
   constexpr int kConsumers = Pipeline::Shape::kConsumers;
+  static_assert(Side::kBytes == 0 || Pipeline::kProducers < 4, "no warp is left for the side");
   Pipeline pipeline(block_shared() + Side::kBytes);
   const int producer = warp_index() - kConsumers * 4;
   const bool is_first_lane = threadIdx.x % 32 == 0;

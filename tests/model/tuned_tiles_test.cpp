@@ -31,7 +31,7 @@ std::unique_ptr<cache::Store> open_store(const test::TempDir& directory) {
 
 TEST_CASE("a stored choice of tiles replaces the plan's own, for that product alone") {
   const test::TempDir directory;
-  const ProductTile few{64, 32, 1, 1, false}, many{64, 128, 1, 2, false};
+  const ProductTile few{64, 32, 1, 1, false}, many{64, 128, 1, 2, false, 1, true};
   {
     const auto store = open_store(directory);
     REQUIRE(store_tuned_tiles(*store, attn_out(), {{256, few}, {kAnyRows, many}}, kBench));
@@ -44,6 +44,8 @@ TEST_CASE("a stored choice of tiles replaces the plan's own, for that product al
   CHECK(int_param(variants[0].spec, "BN") == 32);
   CHECK(variants[1].max_rows == kAnyRows);
   CHECK(int_param(variants[1].spec, "BN") * int_param(variants[1].spec, "CLUSTER") == 128);
+  CHECK(word_param(variants[0].spec, "X_RING") == "no");
+  CHECK(word_param(variants[1].spec, "X_RING") == "yes");
   CHECK(word_param(variants[1].spec, "T") == "bf16");
   const Plan untuned = base_plan(kHopper, DType::kBF16);
   CHECK(plan.qkv.multiply.variants.size() == untuned.qkv.multiply.variants.size());

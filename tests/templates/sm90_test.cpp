@@ -90,12 +90,18 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
       with_tile(residual,
                 model::product_tile(residual, {64, 256, 1, 2, false, 1, true}, INT64_MAX)),
       with_tile(residual,
-                model::product_tile(residual, {128, 128, 2, 2, false, 1, true}, INT64_MAX))};
+                model::product_tile(residual, {128, 128, 2, 2, false, 1, true}, INT64_MAX)),
+      with_tile(residual,
+                model::product_tile(residual, {64, 192, 1, 2, false, 1, true}, INT64_MAX)),
+      with_tile(residual,
+                model::product_tile(residual, {128, 128, 1, 2, false, 1, true}, INT64_MAX))};
   for (const model::ProductTile& tile : {model::ProductTile{64, 96, 1, 2, false},
                                          {64, 128, 1, 2, false},
                                          {128, 64, 1, 2, false},
                                          {128, 128, 2, 2, true},
                                          {128, 192, 1, 2, true},
+                                         {64, 128, 1, 2, false, 1, true},
+                                         {64, 192, 1, 2, false, 1, true},
                                          {128, 192, 2, 2, true},
                                          {64, 128, 1, 1, true, 4},
                                          {64, 64, 1, 1, true, 2}}) {

@@ -54,6 +54,15 @@ class ChooseTiles(unittest.TestCase):
                                           name="gemm+bias"))
         self.assertEqual(plain, ['{"gemm", 2304, 768, kAnyRows, {128, 128, 2, 2, false, 1}},'])
 
+    def test_a_ring_for_x_is_part_of_a_tile(self):
+        figures = [figure("gemm_residual" + ("/other" if ring else ""), rows, 768, 768,
+                          "64,192,1,2,5" + ring, 2 if bool(ring) == (rows > 4096) else 9)
+                   for ring in ("", ",x_ring") for rows in ROWS]
+        lines, _ = self.choose(figures)
+        self.assertEqual(lines, [
+            '{"gemm_residual", 768, 768, 4096, {64, 192, 1, 2, false, 1}},',
+            '{"gemm_residual", 768, 768, kAnyRows, {64, 192, 1, 2, false, 1, true}},'])
+
     def test_times_of_several_files_are_averaged_and_what_one_lacks_is_not_zero(self):
         fast_once = self.sweep(lambda tile, rows: 3 if tile.startswith("64") else 4)
         slow = self.sweep(lambda tile, rows: 6 if tile.startswith("64") else 4)
