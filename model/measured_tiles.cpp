@@ -37,9 +37,9 @@ constexpr MeasuredTile kTable[] = {
     {"gemm_geglu", 2624, 1024, 1024, {128, 160, 1, 2, true, 1}},
     {"gemm_geglu", 2624, 1024, kAnyRows, {128, 128, 1, 2, false, 1}},
     {"gemm_residual", 768, 768, 256, {64, 32, 1, 1, false, 1}},
-    {"gemm_residual", 768, 768, 1024, {64, 96, 1, 2, false, 1}},
-    {"gemm_residual", 768, 768, 2048, {128, 96, 1, 2, false, 1}},  // hand
-    {"gemm_residual", 768, 768, kAnyRows, {64, 192, 1, 2, false, 1, true}},  // hand
+    {"gemm_residual", 768, 768, 2048, {64, 96, 1, 2, false, 1}},
+    {"gemm_residual", 768, 768, 4096, {64, 192, 1, 2, false, 1, true}},  // hand
+    {"gemm_residual", 768, 768, kAnyRows, {128, 128, 1, 2, false, 1, true}},
     {"gemm_residual", 768, 1152, 256, {64, 32, 1, 1, false, 1}},
     {"gemm_residual", 768, 1152, 1024, {64, 96, 1, 2, false, 1}},
     {"gemm_residual", 768, 1152, 2048, {128, 96, 1, 2, false, 1}},  // hand
