@@ -14,23 +14,11 @@ const char* to_word(Activation act) {
   return "none";
 }
 
-jit::KernelSpec renamed(const jit::KernelSpec& base, const std::string& template_name) {
-  jit::KernelSpec spec(template_name, base.target());
-  for (const jit::Param& param : base.params()) {
-    std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
-  }
-  return spec;
-}
-
 Op with_tiles(const jit::KernelSpec& base, Use use = Use::kOften) {
   const bool is_cuda = base.target().backend == jit::Backend::kCuda;
   Op op;
   for (const Tile& tile : is_cuda ? cuda_tiles(base, use) : cpu_tiles(base)) {
-    jit::KernelSpec spec = tile.template_name.empty() ? base : renamed(base, tile.template_name);
-    for (const jit::Param& param : tile.params) {
-      std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
-    }
-    op.variants.push_back({tile.max_rows, std::move(spec), tile.rule, tile.code});
+    op.variants.push_back(with_tile(base, tile));
   }
   return op;
 }

@@ -1,7 +1,8 @@
-// What the tile choices of both backends share: reading the parameters of a spec.
+// What the tile choices of both backends share: reading and adding parameters of a spec.
 #include "model/tiles.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace laya::model {
 namespace {
@@ -13,7 +14,21 @@ const jit::ParamValue& value_of(const jit::KernelSpec& base, std::string_view na
       ->value;
 }
 
+void set_all(jit::KernelSpec& spec, const std::vector<jit::Param>& params) {
+  for (const jit::Param& param : params) {
+    std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
+  }
+}
+
 }  // namespace
+
+Variant with_tile(const jit::KernelSpec& base, const Tile& tile) {
+  const bool has_template = !tile.template_name.empty();
+  jit::KernelSpec spec(has_template ? tile.template_name : base.template_name(), base.target());
+  set_all(spec, base.params());
+  set_all(spec, tile.params);
+  return {tile.max_rows, std::move(spec), tile.rule, tile.code};
+}
 
 int64_t int_param(const jit::KernelSpec& base, std::string_view name) {
   return std::get<int64_t>(value_of(base, name));

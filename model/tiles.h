@@ -19,6 +19,9 @@ struct Tile {
   int64_t code = 1;                ///< see Variant::code
 };
 
+/// The kernel `base` with that tile, by the template that the tile names.
+Variant with_tile(const jit::KernelSpec& base, const Tile& tile);
+
 /// Tile::code of products and attention where no better estimate is known.
 inline constexpr int64_t kLargeCode = 20;
 

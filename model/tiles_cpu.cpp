@@ -96,11 +96,7 @@ std::vector<Tile> cpu_tiles(const jit::KernelSpec& base) {
 Op pack_weight_op(const jit::Target& target, DType dtype, bool geglu) {
   jit::KernelSpec spec("pack_weight", target);
   spec.set("T", to_string(dtype)).set("GEGLU", geglu ? "yes" : "no");
-  const Tile tile = pack_tiles(spec);
-  for (const jit::Param& param : tile.params) {
-    std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
-  }
-  return {{{tile.max_rows, std::move(spec), tile.rule}}};
+  return {{with_tile(spec, pack_tiles(spec))}};
 }
 
 int64_t packed_weight_size(const jit::Target& target, DType, int64_t n, int64_t k, bool geglu) {

@@ -57,6 +57,10 @@ int64_t exchange_bytes(const ProductTile& t) {
   return t.split == 1 ? 0 : kChunks / t.split * t.rows * t.columns * 4 + 16;
 }
 
+bool takes_turns(const ProductTile& t) {
+  return t.consumers > 1 && !t.shared;
+}
+
 /// Slabs of k that a block multiplies for a tile.
 int64_t block_slabs(const Product& p, const ProductTile& t) {
   return t.split == 1 ? p.slabs() : ceil_div(p.slabs(), kChunks) * (kChunks / t.split);
@@ -78,15 +82,14 @@ int64_t extra_slots(const Product& p, const ProductTile& t) {
 /// two, and what a consumer waits for at once.
 int64_t stages(const Product& p, const ProductTile& t) {
   const int64_t room = (kSharedBytes - exchange_bytes(t) - x_ring_bytes(t)) / stage_bytes(t);
-  const int64_t useful = block_slabs(p, t) * (t.shared ? 1 : t.consumers);
+  const int64_t useful = block_slabs(p, t) * (takes_turns(t) ? t.consumers : 1);
   const int64_t least = std::max<int64_t>(2, extra_slots(p, t));
   return std::clamp<int64_t>(useful, least, std::min(room, kMostStages));
 }
 
 /// Whether the ring of slots holds a whole tile, see product_sm90.cuh.
 bool fits_ring(const Product& p, const ProductTile& t) {
-  const bool takes_turns = t.consumers > 1 && !t.shared;
-  return !takes_turns && t.cluster == 1 && stages(p, t) == block_slabs(p, t);
+  return !takes_turns(t) && t.cluster == 1 && stages(p, t) == block_slabs(p, t);
 }
 
 /// Cycles that a thread takes to finish one of its values.
@@ -108,7 +111,6 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   constexpr double kBlockRate = 109.3, kChipRate = 6800;     // bytes per cycle from the L2 cache
   constexpr double kMemoryRate = 4630;                       // bytes per cycle of x in and out
   const double alignment = t.columns % 64 == 0 ? 1 : 1.088;  // of tiles in the matrices
-  const bool takes_turns = t.consumers > 1 && !t.shared;
   const auto bm = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
   const int64_t blocks =
       ceil_div(rows, t.rows * t.cluster) * t.cluster * p.column_tiles(t) * t.split;
@@ -127,8 +129,8 @@ double estimated_cycles(const Product& p, const ProductTile& t, int64_t rows) {
   if (t.split > 1) return rounds * (kStart + product + store);  // blocks do not stay
   const double memory = p.is_residual && rounds > 1 ? bm * columns * 8 * active / kMemoryRate : 0;
   const bool hides_store = !p.is_residual || (t.x_ring && rounds >= 3);
-  const double shown = !takes_turns ? 1 : hides_store ? 0 : 0.46;
-  return kStart + rounds * std::max(product + shown * store, memory) + (takes_turns ? store : 0);
+  const double shown = !takes_turns(t) ? 1 : hides_store ? 0 : 0.46;
+  return kStart + rounds * std::max(product + shown * store, memory) + (takes_turns(t) ? store : 0);
 }
 
 /// Sums that a thread holds.
@@ -320,14 +322,7 @@ std::vector<ProductTile> ranked_product_tiles(const jit::KernelSpec& base, int64
 }
 
 Variant product_variant(const jit::KernelSpec& base, const ProductTile& t, int64_t max_rows) {
-  const Tile tile = product_tile(base, t, max_rows);
-  jit::KernelSpec spec(tile.template_name, base.target());
-  for (const auto* params : {&base.params(), &tile.params}) {
-    for (const jit::Param& param : *params) {
-      std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
-    }
-  }
-  return {max_rows, std::move(spec), tile.rule, tile.code};
+  return with_tile(base, product_tile(base, t, max_rows));
 }
 
 std::optional<jit::KernelSpec> product_base(const jit::KernelSpec& variant) {

@@ -11,16 +11,6 @@ namespace {
 
 const jit::Target kHopper{jit::Backend::kCuda, "sm_90a"};
 
-jit::KernelSpec with_tile(const jit::KernelSpec& base, const model::Tile& tile) {
-  jit::KernelSpec spec(tile.template_name, base.target());
-  for (const auto& params : {base.params(), tile.params}) {
-    for (const jit::Param& param : params) {
-      std::visit([&](const auto& value) { spec.set(param.name, value); }, param.value);
-    }
-  }
-  return spec;
-}
-
 jit::KernelSpec gemm(const char* dtype, int64_t n, int64_t k, const char* act) {
   jit::KernelSpec spec("gemm", kHopper);
   return spec.set("T", dtype).set("N", n).set("K", k).set("ACT", act);
@@ -53,65 +43,59 @@ TEST_CASE("Hopper kernels compile without spills and without products that wait 
   jit::KernelSpec rope("gemm_rope", kHopper);
   rope.set("T", "bf16").set("HEADS", int64_t{16}).set("HEAD_DIM", int64_t{64});
   rope.set("K", int64_t{1024});
-  const jit::KernelSpec plain = gemm("bf16", 768, 768, "none");
-  const jit::KernelSpec relu = gemm("fp16", 3072, 768, "relu");
-  const jit::KernelSpec ragged = gemm("bf16", 224, 136, "gelu");
-  const jit::KernelSpec long_k = gemm("fp16", 1024, 2624, "none");
-  std::vector<jit::KernelSpec> specs = {
-      with_tile(long_k, model::product_tile(long_k, {64, 128, 1, 1, true, 4}, INT64_MAX)),
-      with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true, 4}, INT64_MAX)),
-      with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true, 2}, INT64_MAX)),
-      with_tile(long_k, model::product_tile(long_k, {128, 128, 1, 2, true}, INT64_MAX)),
-      with_tile(long_k, model::product_tile(long_k, {128, 64, 2, 2, false}, INT64_MAX)),
-      with_tile(plain, model::product_tile(plain, {64, 32, 1, 1, false}, INT64_MAX)),
-      with_tile(relu, model::product_tile(relu, {128, 128, 2, 2, false}, INT64_MAX)),
-      with_tile(plain, model::product_tile(plain, {128, 192, 2, 2, true}, INT64_MAX)),
-      with_tile(ragged, model::product_tile(ragged, {64, 96, 1, 2, false}, INT64_MAX)),
-      with_tile(ragged, model::product_tile(ragged, {64, 224, 1, 2, false}, INT64_MAX)),
-      with_tile(geglu, model::product_tile(geglu, {128, 128, 2, 2, false}, INT64_MAX)),
-      with_tile(geglu, model::product_tile(geglu, {64, 32, 1, 1, false}, INT64_MAX)),
-      with_tile(geglu, model::product_tile(geglu, {64, 256, 1, 2, false}, INT64_MAX)),
-      with_tile(geglu, model::product_tile(geglu, {128, 160, 1, 2, true}, INT64_MAX)),
-      with_tile(rope, model::product_tile(rope, {128, 128, 1, 2, false}, INT64_MAX)),
-      with_tile(rope, model::product_tile(rope, {64, 160, 1, 2, false}, INT64_MAX)),
-      with_tile(rope, model::product_tile(rope, {64, 224, 1, 2, false}, INT64_MAX)),
-      with_tile(rope, model::product_tile(rope, {128, 224, 1, 2, true}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {64, 32, 1, 1, false}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {64, 128, 1, 2, false}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {64, 192, 1, 2, false}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {128, 96, 1, 2, false}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {128, 64, 1, 2, false}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {128, 128, 2, 2, false}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {128, 256, 2, 2, true}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {128, 128, 1, 2, false}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {64, 256, 1, 2, false}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {128, 256, 1, 2, true}, INT64_MAX)),
-      with_tile(residual, model::product_tile(residual, {128, 192, 1, 2, true}, INT64_MAX)),
-      with_tile(residual,
-                model::product_tile(residual, {64, 256, 1, 2, false, 1, true}, INT64_MAX)),
-      with_tile(residual,
-                model::product_tile(residual, {128, 128, 2, 2, false, 1, true}, INT64_MAX)),
-      with_tile(residual,
-                model::product_tile(residual, {64, 192, 1, 2, false, 1, true}, INT64_MAX)),
-      with_tile(residual,
-                model::product_tile(residual, {128, 128, 1, 2, false, 1, true}, INT64_MAX))};
-  for (const model::ProductTile& tile : {model::ProductTile{64, 96, 1, 2, false},
-                                         {64, 128, 1, 2, false},
-                                         {128, 64, 1, 2, false},
-                                         {128, 128, 2, 2, true},
-                                         {128, 192, 1, 2, true},
-                                         {64, 128, 1, 2, false, 1, true},
-                                         {64, 192, 1, 2, false, 1, true},
-                                         {128, 192, 2, 2, true},
-                                         {64, 128, 1, 1, true, 4},
-                                         {64, 64, 1, 1, true, 2}}) {
-    specs.push_back(with_tile(long_residual, model::product_tile(long_residual, tile, INT64_MAX)));
-  }
+  std::vector<jit::KernelSpec> specs;
+  const auto add = [&](const jit::KernelSpec& base, const std::vector<model::ProductTile>& tiles) {
+    for (const model::ProductTile& tile : tiles) {
+      specs.push_back(model::product_variant(base, tile, INT64_MAX).spec);
+    }
+  };
+  add(gemm("bf16", 768, 768, "none"), {{64, 32, 1, 1, false}, {128, 192, 2, 2, true}});
+  add(gemm("fp16", 3072, 768, "relu"), {{128, 128, 2, 2, false}});
+  add(gemm("bf16", 224, 136, "gelu"), {{64, 96, 1, 2, false}, {64, 224, 1, 2, false}});
+  add(gemm("fp16", 1024, 2624, "none"), {{64, 128, 1, 1, true, 4},
+                                         {128, 128, 1, 2, true, 4},
+                                         {128, 128, 1, 2, true, 2},
+                                         {128, 128, 1, 2, true},
+                                         {128, 64, 2, 2, false}});
+  add(geglu, {{64, 32, 1, 1, false},
+              {64, 256, 1, 2, false},
+              {128, 128, 2, 2, false},
+              {128, 160, 1, 2, true}});
+  add(rope, {{64, 160, 1, 2, false},
+             {64, 224, 1, 2, false},
+             {128, 128, 1, 2, false},
+             {128, 224, 1, 2, true}});
+  add(residual, {{64, 32, 1, 1, false},
+                 {64, 128, 1, 2, false},
+                 {64, 192, 1, 2, false},
+                 {64, 256, 1, 2, false},
+                 {128, 64, 1, 2, false},
+                 {128, 96, 1, 2, false},
+                 {128, 128, 1, 2, false},
+                 {128, 128, 2, 2, false},
+                 {128, 192, 1, 2, true},
+                 {128, 256, 1, 2, true},
+                 {128, 256, 2, 2, true},
+                 {64, 192, 1, 2, false, 1, true},
+                 {64, 256, 1, 2, false, 1, true},
+                 {128, 128, 1, 2, false, 1, true},
+                 {128, 128, 2, 2, false, 1, true}});
+  add(long_residual, {{64, 96, 1, 2, false},
+                      {64, 128, 1, 2, false},
+                      {128, 64, 1, 2, false},
+                      {128, 128, 2, 2, true},
+                      {128, 192, 1, 2, true},
+                      {128, 192, 2, 2, true},
+                      {64, 128, 1, 2, false, 1, true},
+                      {64, 192, 1, 2, false, 1, true},
+                      {64, 128, 1, 1, true, 4},
+                      {64, 64, 1, 1, true, 2}});
   for (const int64_t window : {0, 64}) {
     const jit::KernelSpec base = attention(window == 0 ? "bf16" : "fp16", window);
     for (const int64_t queries : {64, 128}) {
       const int64_t keys = window == 0 ? 128 : 64;
-      specs.push_back(with_tile(base, model::attention_tile(base, queries, keys, INT64_MAX)));
+      const model::Tile tile = model::attention_tile(base, queries, keys, INT64_MAX);
+      specs.push_back(model::with_tile(base, tile).spec);
     }
   }
   for (const jit::BuildReport& report : (*engine)->warm(specs)) {
