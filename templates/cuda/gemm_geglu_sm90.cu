@@ -75,7 +75,7 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * N; },
       [&](const TilePosition&, int row) { row_scales.load(row); },
-      [&](int) { row_scales.finish(); },
+      [&](const TilePosition&, int) { row_scales.finish(); },
       [&](const TilePosition& tile, int row, const Pipeline::Sums& sums, const auto&) {
         store_tile(sums, row_scales, out, row, tile.column, rows);
       });

@@ -46,6 +46,8 @@ using Shape = ProductShape<BM, BN, CLUSTER, CLUSTER, CONSUMERS, SHARED, SPLIT, S
 enum : int { kPartBoxes = (Shape::kOutColumns + 63) / 64 };
 using Pipeline =
     ProductPipeline<T, Shape, K, SPIN_LIMIT, kMomentColumns, X_RING ? 0 : 2 * kPartBoxes>;
+/// Whether those who finish a tile load x before its product.
+enum : bool { kIsEarly = Pipeline::kExtraSlots == 0 && !X_RING };
 using Mine = ThreadElements<kMomentColumns>;
 using Tiles = TileList<Shape, Shape::kColumns, N>;
 enum : int { kBlocks = Shape::kGroupRows / 64 };
@@ -200,13 +202,11 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
       return NoSide();
     }
   };
-  int present = 0;                      // number of the tile
   Residual early[kBlocks][kPasses][2];  // what is added to; or it is taken pass by pass
   run_product<Pipeline>(
       a, w, Tiles(rows), [](const TilePosition& tile, int part) { return tile.column + part * BN; },
       [&](const TilePosition& tile, int row) {
-        present = tile.index;
-        if constexpr (Pipeline::kExtraSlots == 0 && !X_RING) {
+        if constexpr (kIsEarly) {
           wait_for_kernels_before();
           const int column = tile.column + (SPLIT > 1 ? cluster_rank() * Shape::kOutColumns : 0);
           if (SPLIT > 1 && column >= N) return;  // a share behind the matrix
@@ -218,8 +218,8 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
           }
         }
       },
-      [&](int) {
-        if constexpr (X_RING) FetchX::ring().wait(present);
+      [](const TilePosition& tile, int) {
+        if constexpr (X_RING) FetchX::ring().wait(tile.index);
       },
       [&](const TilePosition& tile, int row, Pipeline::Sums& sums, const auto& box_address) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix

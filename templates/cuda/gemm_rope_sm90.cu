@@ -127,7 +127,7 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
         if constexpr (kRows == 2) load_turns(first_row, 0), load_turns(first_row, 1);
         row_scales.load(first_row);
       },
-      [&](int first_row) {
+      [&](const TilePosition&, int first_row) {
         row_scales.finish();
         if constexpr (kRows > 2) load_turns(first_row, 0), load_turns(first_row, 1);
       },

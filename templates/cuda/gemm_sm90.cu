@@ -102,7 +102,7 @@ extern "C" __global__ void LAYA_CLUSTER __launch_bounds__(Shape::kThreads, 1)
         if constexpr (kIsEarly) tile_bias.load(bias, tile.column + share);
         row_scales.load(row);
       },
-      [&](int) { row_scales.finish(); },
+      [&](const TilePosition&, int) { row_scales.finish(); },
       [&](const TilePosition& tile, int row, const Pipeline::Sums& sums, const auto&) {
         if (SPLIT > 1 && tile.column >= N) return;  // a share behind the matrix
         if constexpr (!kIsEarly) tile_bias.load(bias, tile.column);

@@ -222,9 +222,9 @@ class ProductPipeline {
   }
 
   /// The work of one consumer, a warpgroup: `begin_tile(tile, first_row)` comes before the product
-  /// of the rows from first_row on, `prepare(first_row)` while its last part is being computed;
-  /// `store_tile(tile, first_row, sums, box_address)` gets its sums, which it may change, and where
-  /// it finds the extra boxes: box_address(box).
+  /// of the rows from first_row on, `prepare(tile, first_row)` while its last part is being
+  /// computed; `store_tile(tile, first_row, sums, box_address)` gets its sums, which it may change,
+  /// and where it finds the extra boxes: box_address(box).
   template <class Tiles, class BeginTile, class Prepare, class StoreTile>
   __device__ void consume(const Tiles& tiles, const BeginTile& begin_tile, const Prepare& prepare,
                           const StoreTile& store_tile) {
@@ -237,9 +237,9 @@ class ProductPipeline {
       begin_tile(tile, tile.row + row);
       if (index > 0) wait_for_turn(turn);
       if constexpr (Shape::kSplit > 1) {
-        multiply_split_tile(row, tile, sums, [&] { prepare(tile.row + row); });
+        multiply_split_tile(row, tile, sums, [&] { prepare(tile, tile.row + row); });
       } else {
-        multiply_tile(row, sums, [&] { prepare(tile.row + row); });
+        multiply_tile(row, sums, [&] { prepare(tile, tile.row + row); });
       }
       const int extra = slot_;
       if constexpr (kExtraSlots > 0) wait_for_extra();
@@ -568,7 +568,7 @@ __device__ inline u32 block_shared() {
 }
 
 /// The whole kernel; what a product does with its sums is in `begin_tile(tile, first_row)`,
-/// `prepare(first_row)`, `store_tile(tile, first_row, sums, box_address)` and `w_row(tile,
+/// `prepare(tile, first_row)`, `store_tile(tile, first_row, sums, box_address)` and `w_row(tile,
 /// part)`, and what else it reads comes by `load_extra`, see ProductPipeline, or by `side`.
 template <class Pipeline, class Tiles, class WRow, class BeginTile, class Prepare, class StoreTile,
           class LoadExtra = NoExtra, class Side = NoSide>
