@@ -24,6 +24,20 @@ Values softmax(View logits) {
   return p;
 }
 
+/// Of an array of moments as the kernels keep it, and of the same values by row.
+struct MomentLayout {
+  explicit MomentLayout(int64_t count)
+      : rows(static_cast<size_t>(count)), pitch((rows + 7) / 8 * 8) {}
+
+  /// Where element i of [rows, groups, 2] is in the array.
+  size_t place(size_t i, size_t groups) const {
+    const size_t row = i / (2 * groups), group = i / 2 % groups;
+    return (group * pitch + row) * 2 + i % 2;
+  }
+
+  size_t rows, pitch;
+};
+
 /// Where the parts of one sequence and head are, in rows `stride` apart.
 struct HeadView {
   const double* q;
@@ -114,24 +128,20 @@ Values moments(View x) {
 }
 
 std::vector<float> moment_array(View moments, int64_t rows) {
-  const auto count = static_cast<size_t>(rows), pitch = (count + 7) / 8 * 8;
-  const size_t groups = rows == 0 ? 0 : moments.size() / (2 * count);
-  std::vector<float> array(groups * pitch * 2);
+  const MomentLayout layout(rows);
+  const size_t groups = rows == 0 ? 0 : moments.size() / (2 * layout.rows);
+  std::vector<float> array(groups * layout.pitch * 2);
   for (size_t i = 0; i < moments.size(); ++i) {
-    const size_t row = i / (2 * groups), group = i / 2 % groups;
-    array[(group * pitch + row) * 2 + i % 2] = static_cast<float>(moments[i]);
+    array[layout.place(i, groups)] = static_cast<float>(moments[i]);
   }
   return array;
 }
 
 std::vector<float> moments_by_row(std::span<const float> array, int64_t rows) {
-  const auto count = static_cast<size_t>(rows), pitch = (count + 7) / 8 * 8;
-  const size_t groups = rows == 0 ? 0 : array.size() / (2 * pitch);
-  std::vector<float> moments(groups * count * 2);
-  for (size_t i = 0; i < moments.size(); ++i) {
-    const size_t row = i / (2 * groups), group = i / 2 % groups;
-    moments[i] = array[(group * pitch + row) * 2 + i % 2];
-  }
+  const MomentLayout layout(rows);
+  const size_t groups = rows == 0 ? 0 : array.size() / (2 * layout.pitch);
+  std::vector<float> moments(groups * layout.rows * 2);
+  for (size_t i = 0; i < moments.size(); ++i) moments[i] = array[layout.place(i, groups)];
   return moments;
 }
 
